@@ -1,0 +1,245 @@
+//! The only door to the file system.
+//!
+//! Everything the engine does to files goes through [`Disk`] and [`DiskFile`], so a test can count the calls, fail the
+//! n-th one, tear a write, or lose what was not synced. [`FileDisk`] is the real thing. The calls are as plain as the
+//! system calls under them: what order they come in, and what a failure means, is decided in `collection.rs`.
+//!
+//! Unix only: the promises rest on inodes, `O_NOFOLLOW`, and the sync of a directory.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+/// What a path, or an open file, is. Two files with an equal `Stat` are taken for the same state of the same file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// File, folder, link or something else.
+    pub kind: Kind,
+    /// The device.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+    /// The size in bytes.
+    pub bytes: u64,
+    /// When the content last changed, in nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// When the content or the inode last changed, in nanoseconds since 1970.
+    pub changed_ns: i128,
+    /// The permission bits.
+    pub mode: u32,
+}
+
+impl Stat {
+    /// Whether both are the same file, in whatever state.
+    pub fn same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+/// The kind of a directory entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Folder,
+    /// A symbolic link, not followed.
+    Symlink,
+    /// A pipe, a socket or a device.
+    Other,
+}
+
+/// How a file is opened. A symbolic link in the last place is never followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Open {
+    /// An existing file, to read.
+    Read,
+    /// An existing file, to read and to write at its end.
+    Append,
+    /// A new file, to write; it is an error when the name is taken. Created for its owner alone when `private`,
+    /// otherwise as the process's umask says.
+    Create {
+        /// Mode 0600 from the first moment.
+        private: bool,
+    },
+}
+
+/// The calls that the engine makes on paths. Each blocks, and is one system call or a short fixed sequence.
+#[expect(clippy::missing_errors_doc, reason = "every call fails as the operating system says")]
+pub trait Disk: Send + Sync {
+    /// Looks at a path; a link is not followed.
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+    /// Looks at a path; links are followed.
+    fn stat_followed(&self, path: &Path) -> io::Result<Stat>;
+    /// Opens a file.
+    fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>>;
+    /// Gives a file another name, replacing what has that name, in one step.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file's name.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Creates one folder.
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+    /// Puts the names in a folder on stable storage.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+    /// The names in a folder, in no particular order.
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
+    /// Whether a process with this id exists.
+    fn process_alive(&self, id: u32) -> bool;
+}
+
+/// The calls that the engine makes on an open file. Dropping it closes it and releases its lock.
+#[expect(clippy::missing_errors_doc, reason = "every call fails as the operating system says")]
+pub trait DiskFile: Send {
+    /// Looks at the open file.
+    fn stat(&self) -> io::Result<Stat>;
+    /// Reads from the start to the end, but at most `bytes_max` bytes and one more.
+    fn read(&mut self, bytes_max: u64) -> io::Result<Vec<u8>>;
+    /// One write at the end of the file. Returns how many bytes it took.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// Cuts the file to a length.
+    fn truncate(&mut self, bytes: u64) -> io::Result<()>;
+    /// Puts content and size on stable storage.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Takes the exclusive advisory lock if it is free.
+    fn try_lock(&mut self) -> io::Result<bool>;
+    /// Sets the permission bits.
+    fn set_mode(&mut self, mode: u32) -> io::Result<()>;
+}
+
+/// The operating system's files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FileDisk;
+
+#[expect(clippy::disallowed_methods, reason = "this is the one door")]
+mod real {
+    use super::{Disk, DiskFile, FileDisk, Kind, Open, Stat};
+    use std::ffi::OsString;
+    use std::fs::{self, File, Metadata, OpenOptions};
+    use std::io::{self, Read, Seek, Write};
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+    use std::path::Path;
+
+    use rustix::fs::OFlags;
+
+    impl From<&Metadata> for Stat {
+        fn from(metadata: &Metadata) -> Self {
+            let kind = if metadata.is_file() {
+                Kind::File
+            } else if metadata.is_dir() {
+                Kind::Folder
+            } else if metadata.is_symlink() {
+                Kind::Symlink
+            } else {
+                Kind::Other
+            };
+            let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+            Self {
+                kind,
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                bytes: metadata.len(),
+                modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+                changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+                mode: metadata.mode() & 0o7777,
+            }
+        }
+    }
+
+    impl Disk for FileDisk {
+        fn stat(&self, path: &Path) -> io::Result<Stat> {
+            fs::symlink_metadata(path).map(|metadata| Stat::from(&metadata))
+        }
+
+        fn stat_followed(&self, path: &Path) -> io::Result<Stat> {
+            fs::metadata(path).map(|metadata| Stat::from(&metadata))
+        }
+
+        fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
+            let mut options = OpenOptions::new();
+            // Without NONBLOCK, a pipe put in the place of a collection after the look at it would block for ever.
+            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            options.custom_flags(i32::try_from(flags.bits()).map_err(io::Error::other)?);
+            match how {
+                Open::Read => options.read(true),
+                Open::Append => options.read(true).append(true),
+                Open::Create { private } => {
+                    options.mode(if private { 0o600 } else { 0o666 }).read(true).append(true).create_new(true)
+                }
+            };
+            Ok(Box::new(options.open(path)?))
+        }
+
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            fs::rename(from, to)
+        }
+
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            fs::remove_file(path)
+        }
+
+        fn create_folder(&self, path: &Path) -> io::Result<()> {
+            fs::create_dir(path)
+        }
+
+        fn sync_folder(&self, path: &Path) -> io::Result<()> {
+            File::open(path)?.sync_all()
+        }
+
+        fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+            fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+        }
+
+        fn process_alive(&self, id: u32) -> bool {
+            let Some(id) = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw) else {
+                return false;
+            };
+            // EPERM means that it exists and is somebody else's.
+            !matches!(rustix::process::test_kill_process(id), Err(rustix::io::Errno::SRCH))
+        }
+    }
+
+    impl DiskFile for File {
+        fn stat(&self) -> io::Result<Stat> {
+            self.metadata().map(|metadata| Stat::from(&metadata))
+        }
+
+        fn read(&mut self, bytes_max: u64) -> io::Result<Vec<u8>> {
+            self.rewind()?;
+            let mut bytes = Vec::new();
+            let expected = self.metadata()?.len().min(bytes_max).saturating_add(1);
+            bytes.try_reserve_exact(usize::try_from(expected).map_err(io::Error::other)?)?;
+            Read::take(&mut *self, bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        }
+
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            loop {
+                match Write::write(self, bytes) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    other => return other,
+                }
+            }
+        }
+
+        fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+            self.set_len(bytes)
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            self.sync_data()
+        }
+
+        fn try_lock(&mut self) -> io::Result<bool> {
+            // Not the standard library's own: that one is a stub on Android.
+            match fs4::FileExt::try_lock(self) {
+                Ok(()) => Ok(true),
+                Err(fs4::TryLockError::WouldBlock) => Ok(false),
+                Err(fs4::TryLockError::Error(error)) => Err(error),
+            }
+        }
+
+        fn set_mode(&mut self, mode: u32) -> io::Result<()> {
+            self.set_permissions(fs::Permissions::from_mode(mode))
+        }
+    }
+}

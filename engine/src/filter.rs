@@ -1,0 +1,167 @@
+//! Equality of JSON values, as a query's filter asks for it.
+//!
+//! Numbers are equal by value and exactly, strings by code points, objects without regard to the order of keys, arrays
+//! in order; `null` in a filter also matches a record without the field; values of different kinds are never equal.
+//! Equality is equality of one canonical spelling ([`json::canonical`]); a few cheap comparisons before it settle
+//! nearly every record without building that spelling.
+
+use crate::json::{self, Member};
+use crate::record::{self, Fields};
+
+/// A compiled filter: a record matches when every test does. No tests match every record.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    tests: Vec<Test>,
+}
+
+#[derive(Debug)]
+struct Test {
+    key: String,
+    /// The value as the filter spells it.
+    value: Vec<u8>,
+    /// The value in the canonical spelling.
+    canonical: Vec<u8>,
+}
+
+impl Filter {
+    pub(crate) fn new(fields: &Fields) -> Self {
+        let tests = fields
+            .iter()
+            .map(|(key, value)| {
+                let mut canonical = Vec::new();
+                json::canonical(&mut canonical, value.as_bytes());
+                Test { key: key.to_owned(), value: value.as_bytes().to_vec(), canonical }
+            })
+            .collect();
+        Self { tests }
+    }
+
+    /// Whether every record matches.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tests.is_empty()
+    }
+
+    /// The text of the id that a match must have, if the filter asks for one.
+    pub(crate) fn id(&self) -> Option<std::borrow::Cow<'_, str>> {
+        let test = self.tests.iter().find(|test| test.key == "id")?;
+        test.value.starts_with(b"\"").then(|| json::unescape(&test.value))
+    }
+
+    pub(crate) fn matches(&self, stored: &[u8], members: &[Member]) -> bool {
+        self.tests.iter().all(|test| match record::last_of(stored, members, &test.key) {
+            Some(member) => test.accepts(&stored[member.value.clone()]),
+            None => test.value == b"null",
+        })
+    }
+}
+
+impl Test {
+    fn accepts(&self, value: &[u8]) -> bool {
+        if value == self.value {
+            return true;
+        }
+        if kind(value) != kind(&self.value) {
+            return false;
+        }
+        let plain = |text: &[u8]| text.is_ascii() && memchr::memchr(b'\\', text).is_none();
+        if kind(value) == Kind::String && plain(value) && plain(&self.value) {
+            return false;
+        }
+        let mut canonical = Vec::with_capacity(self.canonical.len());
+        json::canonical(&mut canonical, value);
+        canonical == self.canonical
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Null,
+    True,
+    False,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+fn kind(value: &[u8]) -> Kind {
+    match value.first() {
+        Some(b'n') | None => Kind::Null,
+        Some(b't') => Kind::True,
+        Some(b'f') => Kind::False,
+        Some(b'"') => Kind::String,
+        Some(b'[') => Kind::Array,
+        Some(b'{') => Kind::Object,
+        Some(_) => Kind::Number,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(filter: &str, stored: &str, matches: bool) {
+        let filter = Filter::new(&Fields::parse(filter.as_bytes()).unwrap());
+        let members = record::stored_members(stored.as_bytes());
+        assert_eq!(filter.matches(stored.as_bytes(), &members), matches, "{stored}");
+    }
+
+    #[test]
+    fn numbers_are_equal_by_value_and_exactly() {
+        for spelling in ["10", "10.0", "1e1", "1.00E+1"] {
+            check(r#"{"n":10}"#, &format!(r#"{{"n":{spelling}}}"#), true);
+        }
+        check(r#"{"n":9007199254740993}"#, r#"{"n":9007199254740992}"#, false);
+        check(r#"{"n":9007199254740993}"#, r#"{"n":9007199254740993.0}"#, true);
+        check(r#"{"n":0}"#, r#"{"n":-0.0}"#, true);
+        let big = "1234567890123456789012345678901234567890";
+        check(&format!(r#"{{"n":{big}}}"#), &format!(r#"{{"n":{big}}}"#), true);
+        check(&format!(r#"{{"n":{big}}}"#), &format!(r#"{{"n":{}1}}"#, &big[..39]), false);
+        check(r#"{"n":1}"#, r#"{"n":1E400}"#, false);
+    }
+
+    #[test]
+    fn values_of_different_kinds_are_never_equal() {
+        let values = ["1", "\"1\"", "true", "null", "[1]", "{\"a\":1}", "\"true\"", "false", "0", "\"\""];
+        for (a, left) in values.iter().enumerate() {
+            for (b, right) in values.iter().enumerate() {
+                check(&format!("{{\"v\":{left}}}"), &format!("{{\"v\":{right}}}"), a == b);
+            }
+        }
+    }
+
+    #[test]
+    fn strings_are_equal_by_code_points_after_unescaping() {
+        check(r#"{"s":"é"}"#, r#"{"s":"\u00e9"}"#, true);
+        check("{\"s\":\"é\"}", "{\"s\":\"e\u{301}\"}", false);
+        check(r#"{"s":"\ud800"}"#, r#"{"s":"\udfff"}"#, true);
+        check(r#"{"s":"a/b"}"#, r#"{"s":"a\/b"}"#, true);
+        check("{\"s\":\"\u{2028}\"}", "{\"s\":\"\u{2028}\"}", true);
+        check(r#"{"s":"A"}"#, r#"{"s":"a"}"#, false);
+    }
+
+    #[test]
+    fn objects_ignore_the_order_of_keys_and_arrays_do_not() {
+        check(r#"{"o":{"a":1,"b":[1,2]}}"#, r#"{"o":{"b":[1.0,2],"a":1}}"#, true);
+        check(r#"{"o":{"a":1}}"#, r#"{"o":{"a":1,"b":null}}"#, false);
+        check(r#"{"o":[1,2]}"#, r#"{"o":[2,1]}"#, false);
+    }
+
+    #[test]
+    fn null_matches_an_absent_field_and_nothing_else_does() {
+        check(r#"{"x":null}"#, r#"{"a":1}"#, true);
+        check(r#"{"x":null}"#, r#"{"x":null}"#, true);
+        check(r#"{"x":null}"#, r#"{"x":false}"#, false);
+        check(r#"{"x":false}"#, r#"{"a":1}"#, false);
+        check("{}", r#"{"a":1}"#, true);
+    }
+
+    #[test]
+    fn the_last_of_duplicate_keys_counts_and_odd_keys_are_plain_data() {
+        check(r#"{"n":2}"#, r#"{"n":1,"n":2}"#, true);
+        check(r#"{"n":1}"#, r#"{"n":1,"n":2}"#, false);
+        check(r#"{"__proto__":1}"#, r#"{"\u005f_proto__":1}"#, true);
+        check(r#"{"hasOwnProperty":1}"#, r#"{"a":1}"#, false);
+    }
+}

@@ -1,0 +1,235 @@
+//! A folder of collections: the handles that are in use, and the one memory budget of their images.
+//!
+//! Handles are kept as weak references, and dead ones are swept out as new ones come: paths that nobody uses leave
+//! nothing behind. Images are kept by the cache,
+//! which holds their collections alive until it lets them go, the least recently used first. No lock is held over
+//! work: one collection never waits for another's.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::collection::{Collection, Shared};
+use crate::disk::{Disk, Kind};
+use crate::error::{Error, Result, Unsupported, excerpt};
+use crate::name::CollectionName;
+use crate::options::{Durability, Options};
+use crate::sync::{Mutex, lock};
+use crate::system::System;
+
+/// A root folder and the collections below it. Clones share everything.
+///
+/// The root itself may be reached through a symbolic link; nothing below it may be one.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<StoreInner>,
+}
+
+pub(crate) struct StoreInner {
+    root: PathBuf,
+    options: Options,
+    collection_bytes_max: AtomicU64,
+    handles: Mutex<Handles>,
+    cache: Mutex<Cache>,
+    ticks: AtomicU64,
+    noticed_no_locks: AtomicBool,
+    noticed_no_folder_sync: AtomicBool,
+}
+
+/// What is shared by the handles of each path.
+#[derive(Default)]
+struct Handles {
+    paths: HashMap<PathBuf, Weak<Shared>>,
+    /// At how many paths the dead ones are swept out: twice what was alive at the last sweep.
+    sweep_len: usize,
+}
+
+/// The collections whose images are in memory.
+#[derive(Default)]
+struct Cache {
+    entries: HashMap<PathBuf, Entry>,
+    bytes: u64,
+}
+
+struct Entry {
+    shared: Arc<Shared>,
+    bytes: u64,
+}
+
+impl Store {
+    /// Opens a root folder. Nothing is read or written yet.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for options out of range, [`Error::Unsupported`] when the root is not a folder,
+    /// [`Error::Io`] when it cannot be looked at.
+    pub fn open(root: &Path, options: Options) -> Result<Self> {
+        options.check()?;
+        let stat = options.disk.stat_followed(root).map_err(|error| Error::io("open", root, error))?;
+        if stat.kind != Kind::Folder {
+            return Err(Error::unsupported(root, Unsupported::Kind { expected: "folder" }));
+        }
+        let inner = StoreInner {
+            root: root.to_path_buf(),
+            collection_bytes_max: AtomicU64::new(options.collection_bytes_max),
+            options,
+            handles: Mutex::new(Handles::default()),
+            cache: Mutex::new(Cache::default()),
+            ticks: AtomicU64::new(0),
+            noticed_no_locks: AtomicBool::new(false),
+            noticed_no_folder_sync: AtomicBool::new(false),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The collection of this name in a folder below the root, `""` being the root itself. It need not exist: the first
+    /// append creates the folder and the file.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the folder is not a plain relative path.
+    pub fn collection(&self, folder: &str, name: &CollectionName) -> Result<Collection> {
+        let parts: Vec<&str> = if folder.is_empty() { Vec::new() } else { folder.split('/').collect() };
+        if parts.iter().any(|part| matches!(*part, "" | "." | "..") || part.contains('\0')) {
+            return Err(Error::invalid(format!("folder {} is not a plain relative path", excerpt(folder))));
+        }
+        let path =
+            parts.iter().fold(self.inner.root.clone(), |path, part| path.join(part)).join(name.file_name());
+        let mut handles = lock(&self.inner.handles);
+        let shared = handles.paths.get(&path).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let shared = Arc::new(Shared::new(&self.inner.root, &parts, name.clone()));
+            handles.insert(path, &shared);
+            shared
+        });
+        Ok(Collection::new(Arc::clone(&self.inner), shared))
+    }
+
+    /// Changes the cap of one collection's file in bytes, for the operations that follow.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is above [`Options::read_bytes_max`].
+    pub fn set_collection_bytes_max(&self, bytes: u64) -> Result<()> {
+        let options = Options { collection_bytes_max: bytes, ..self.inner.options.clone() };
+        options.check()?;
+        self.inner.collection_bytes_max.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How many bytes the images in memory cost now.
+    pub fn cache_bytes(&self) -> u64 {
+        lock(&self.inner.cache).bytes
+    }
+
+    /// The root folder.
+    pub fn root(&self) -> &Path {
+        &self.inner.root
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("root", &self.inner.root).field("options", &self.inner.options).finish()
+    }
+}
+
+impl StoreInner {
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.options.disk
+    }
+
+    pub(crate) fn system(&self) -> &dyn System {
+        &*self.options.system
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        self.options.durability
+    }
+
+    pub(crate) fn collection_bytes_max(&self) -> u64 {
+        self.collection_bytes_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn read_bytes_max(&self) -> u64 {
+        self.options.read_bytes_max
+    }
+
+    pub(crate) fn lock_wait_ms_max(&self) -> u64 {
+        self.options.lock_wait_ms_max
+    }
+
+    pub(crate) fn tick(&self) -> u64 {
+        self.ticks.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Notes what a collection's image costs, and evicts the least recently used ones until all fit the budget.
+    pub(crate) fn charge(&self, shared: &Shared, bytes: u64) {
+        let mut evicted = Vec::new();
+        {
+            let mut cache = lock(&self.cache);
+            let known = cache.entries.get(shared.path()).map_or(0, |entry| entry.bytes);
+            if known == bytes {
+                return;
+            }
+            if bytes == 0 {
+                evicted.extend(cache.remove(shared.path()));
+            } else if let Some(entry) = cache.entries.get_mut(shared.path()) {
+                entry.bytes = bytes;
+                cache.bytes = cache.bytes - known + bytes;
+            } else if let Some(shared) = lock(&self.handles).paths.get(shared.path()).and_then(Weak::upgrade)
+            {
+                cache.bytes += bytes;
+                cache.entries.insert(shared.path().to_path_buf(), Entry { shared, bytes });
+            }
+            while cache.bytes > self.options.cache_bytes_max {
+                let used = |entry: &Entry| entry.shared.used.load(Ordering::Relaxed);
+                let Some(oldest) = cache.entries.iter().min_by_key(|(_, entry)| used(entry)) else { break };
+                let oldest = oldest.0.clone();
+                evicted.extend(cache.remove(&oldest));
+            }
+        }
+        // Outside the cache's lock: a collection that is evicted may be in the middle of a query.
+        for entry in evicted {
+            entry.shared.evict();
+        }
+    }
+
+    pub(crate) fn notice_no_locks(&self, path: &Path, error: &io::Error) {
+        if !self.noticed_no_locks.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                path = %path.display(),
+                %error,
+                "this file system has no locks: only one process may write to it at a time"
+            );
+        }
+    }
+
+    pub(crate) fn notice_no_folder_sync(&self, path: &Path, error: &io::Error) {
+        if !self.noticed_no_folder_sync.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                path = %path.display(),
+                %error,
+                "this file system does not sync folders: a power cut may undo the newest replacement of a file"
+            );
+        }
+    }
+}
+
+impl Handles {
+    fn insert(&mut self, path: PathBuf, shared: &Arc<Shared>) {
+        const SWEEP_LEN_MIN: usize = 64;
+        if self.paths.len() >= self.sweep_len.max(SWEEP_LEN_MIN) {
+            self.paths.retain(|_, shared| shared.strong_count() > 0);
+            self.paths.shrink_to_fit();
+            self.sweep_len = self.paths.len() * 2;
+        }
+        self.paths.insert(path, Arc::downgrade(shared));
+    }
+}
+
+impl Cache {
+    fn remove(&mut self, path: &Path) -> Option<Entry> {
+        let entry = self.entries.remove(path)?;
+        self.bytes -= entry.bytes;
+        Some(entry)
+    }
+}

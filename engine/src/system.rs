@@ -1,0 +1,71 @@
+//! The clock and the random source, passed in.
+//!
+//! Nothing in the engine asks the operating system for the time or for random bytes except through a [`System`], so a
+//! test or a replay decides both.
+
+use std::io;
+
+/// The present time and random bytes.
+pub trait System: Send + Sync {
+    /// Seconds since 1970-01-01T00:00:00 UTC.
+    fn unix_seconds(&self) -> i64;
+
+    /// Fills the buffer with random bytes.
+    ///
+    /// # Errors
+    /// When the random source fails.
+    fn random(&self, buffer: &mut [u8]) -> io::Result<()>;
+}
+
+/// The operating system's clock and random source.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsSystem;
+
+impl System for OsSystem {
+    fn unix_seconds(&self) -> i64 {
+        #[expect(clippy::disallowed_methods, reason = "this is the door that callers pass in")]
+        let now = std::time::SystemTime::now();
+        match now.duration_since(std::time::UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_secs()).map_or(i64::MIN, |seconds| -seconds),
+        }
+    }
+
+    fn random(&self, buffer: &mut [u8]) -> io::Result<()> {
+        getrandom::fill(buffer).map_err(io::Error::other)
+    }
+}
+
+/// A time as records carry it: UTC, whole seconds, `2026-11-30T19:33:00+00:00`, with its quotes.
+pub(crate) fn timestamp(unix_seconds: i64) -> Vec<u8> {
+    // Beyond the years 1 to 9999 the format has no spelling; a clock that far off is clamped.
+    let first =
+        time::OffsetDateTime::UNIX_EPOCH.replace_year(1).map_or(0, time::OffsetDateTime::unix_timestamp);
+    let last = 253_402_300_799;
+    let time = time::OffsetDateTime::from_unix_timestamp(unix_seconds.clamp(first, last))
+        .unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
+    let (year, month, day) = time.to_calendar_date();
+    let (hour, minute, second) = time.to_hms();
+    let month = u8::from(month);
+    format!("\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}+00:00\"").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_utc_with_whole_seconds() {
+        let cases = [
+            (0, "\"1970-01-01T00:00:00+00:00\""),
+            (1_796_067_180, "\"2026-11-30T19:33:00+00:00\""),
+            (951_782_400, "\"2000-02-29T00:00:00+00:00\""),
+            (-1, "\"1969-12-31T23:59:59+00:00\""),
+            (i64::MAX, "\"9999-12-31T23:59:59+00:00\""),
+            (i64::MIN, "\"0001-01-01T00:00:00+00:00\""),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(String::from_utf8(timestamp(seconds)).unwrap(), text);
+        }
+    }
+}
