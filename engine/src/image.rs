@@ -467,11 +467,12 @@ impl Draft<'_> {
 
     fn plan(self) -> Plan {
         let tail: Vec<&Vec<u8>> = self.tail.iter().flatten().collect();
-        if self.edits.is_empty() && tail.is_empty() {
+        let closes = self.end_closed && self.open_end;
+        if self.edits.is_empty() && tail.is_empty() && !closes {
             return Plan::Nothing;
         }
         let mut appended = Appended { bytes: Vec::new(), records: Vec::with_capacity(tail.len()) };
-        if self.end_closed && self.open_end {
+        if closes {
             appended.bytes.push(b'\n');
         }
         for text in tail {

@@ -1,0 +1,588 @@
+//! A disk in memory that can fail any call, tear any write, and lose its power.
+//!
+//! What a program sees and what is on stable storage are kept apart. A write, a truncation and a change of a name are
+//! *pending* until the sync of their file or folder; a power cut keeps any subset of what is pending, and tears the
+//! write that it hits. A sync that fails has *lost* what was pending: the program still sees it, and no later sync
+//! brings it to stable storage, as Linux does it. So an engine that retries a failed sync, renames before it syncs, or
+//! forgets the folder, loses records here.
+//!
+//! Every call of [`Disk`] and [`DiskFile`] counts one; [`Fault`] names the call that goes wrong.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linekeep_engine::{Disk, DiskFile, Kind, Open, Stat, System};
+
+/// What goes wrong, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// The number of the call, from 0.
+    pub call: u64,
+    /// What happens there.
+    pub what: What,
+}
+
+/// What happens at the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// That call alone fails; a write takes nothing.
+    Once,
+    /// That call alone fails; a write takes half before it does, and says so (a short write) when it can.
+    OnceHalf,
+    /// That call and all that follow fail, as on a disk that is full or gone, except that files can be removed.
+    Forever,
+    /// The power goes: that call and all that follow fail until [`SimDisk::reboot`].
+    PowerCut,
+}
+
+/// How much of what was pending a reboot keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Everything: the process was killed, the machine went on.
+    All,
+    /// Nothing that was not synced.
+    Nothing,
+    /// A subset, with torn writes, drawn from this seed.
+    Some(u64),
+}
+
+/// The disk. Clones are the same disk.
+#[derive(Debug, Clone, Default)]
+pub struct SimDisk {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    inodes: Vec<Inode>,
+    names: BTreeMap<PathBuf, usize>,
+    durable_names: BTreeMap<PathBuf, usize>,
+    pending_names: Vec<Rename>,
+    clock: i128,
+    calls: u64,
+    log: Vec<String>,
+    fault: Option<Fault>,
+    fired: bool,
+    off: bool,
+    locked: HashSet<usize>,
+}
+
+#[derive(Debug, Clone)]
+struct Inode {
+    kind: Kind,
+    seen: Vec<u8>,
+    durable: Vec<u8>,
+    pending: Vec<Change>,
+    mode: u32,
+    modified: i128,
+    changed: i128,
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Write { offset: usize, bytes: Vec<u8> },
+    Truncate { bytes: usize },
+}
+
+/// A change of names in one folder: a path that appears with an inode, or disappears.
+#[derive(Debug, Clone)]
+enum Rename {
+    Add { path: PathBuf, inode: usize },
+    Remove { path: PathBuf },
+    /// One atomic step: the new name has the inode, the old one is gone.
+    Move { from: PathBuf, to: PathBuf, inode: usize },
+}
+
+impl SimDisk {
+    /// An empty disk with one durable folder.
+    pub fn new(root: &Path) -> Self {
+        let disk = Self::default();
+        {
+            let mut inner = disk.lock();
+            let inode = inner.add_inode(Kind::Folder);
+            inner.names.insert(root.to_path_buf(), inode);
+            inner.durable_names.insert(root.to_path_buf(), inode);
+        }
+        disk
+    }
+
+    /// Puts a file on the disk, durable with its name and the folders above it, as if it had been there for long.
+    /// On an existing file it is an edit by another program that writes a new file and renames it.
+    pub fn place(&self, path: &Path, bytes: &[u8]) {
+        let mut inner = self.lock();
+        let mut folders: Vec<&Path> = path.ancestors().skip(1).collect();
+        folders.reverse();
+        for folder in folders {
+            if !inner.names.contains_key(folder) {
+                let inode = inner.add_inode(Kind::Folder);
+                inner.names.insert(folder.to_path_buf(), inode);
+                inner.durable_names.insert(folder.to_path_buf(), inode);
+            }
+        }
+        let inode = inner.add_inode(Kind::File);
+        inner.inodes[inode].seen = bytes.to_vec();
+        inner.inodes[inode].durable = bytes.to_vec();
+        inner.names.insert(path.to_path_buf(), inode);
+        inner.durable_names.insert(path.to_path_buf(), inode);
+    }
+
+    /// Overwrites a file in place, durably, as an editor does that truncates and writes.
+    pub fn overwrite(&self, path: &Path, bytes: &[u8]) {
+        let mut inner = self.lock();
+        let Some(inode) = inner.names.get(path).copied() else {
+            drop(inner);
+            return self.place(path, bytes);
+        };
+        let now = inner.now();
+        let inode = &mut inner.inodes[inode];
+        inode.seen = bytes.to_vec();
+        inode.durable = bytes.to_vec();
+        inode.pending.clear();
+        (inode.modified, inode.changed) = (now, now);
+    }
+
+    /// The content of a file as a program sees it now; `None` when there is none.
+    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        let inner = self.lock();
+        inner.names.get(path).map(|inode| inner.inodes[*inode].seen.clone())
+    }
+
+    /// The names below a folder.
+    pub fn names(&self, folder: &Path) -> Vec<PathBuf> {
+        let inner = self.lock();
+        inner.names.keys().filter(|path| path.parent() == Some(folder)).cloned().collect()
+    }
+
+    /// Arms a fault, counting from now, and starts a new log.
+    pub fn arm(&self, fault: Option<Fault>) {
+        let mut inner = self.lock();
+        inner.calls = 0;
+        inner.fault = fault;
+        inner.fired = false;
+        inner.log.clear();
+    }
+
+    /// Whether the armed fault has come to pass.
+    pub fn fired(&self) -> bool {
+        self.lock().fired
+    }
+
+    /// The calls since the last [`SimDisk::arm`], one line each: the verb and the last part of the path.
+    pub fn log(&self) -> Vec<String> {
+        self.lock().log.clone()
+    }
+
+    /// The machine starts again: what was pending is kept as told, locks are gone, no fault is armed.
+    pub fn reboot(&self, keep: Keep) {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let mut random = Random(match keep {
+            Keep::Some(seed) => seed,
+            Keep::All | Keep::Nothing => 0,
+        });
+        let decide = |random: &mut Random| match keep {
+            Keep::All => true,
+            Keep::Nothing => false,
+            Keep::Some(_) => random.below(2) == 1,
+        };
+        if keep != Keep::All {
+            for inode in &mut inner.inodes {
+                for change in std::mem::take(&mut inode.pending) {
+                    match change {
+                        Change::Write { offset, bytes } if decide(&mut random) => {
+                            // A third of the kept writes are torn at some byte; torn means the rest is not there.
+                            let torn = matches!(keep, Keep::Some(_)) && random.below(3) == 0;
+                            let len = if torn { random.below(bytes.len() as u64 + 1) as usize } else { bytes.len() };
+                            write_at(&mut inode.durable, offset, &bytes[..len]);
+                            // The size may have reached the disk when the bytes have not: they read as zeros.
+                            if torn && random.below(2) == 1 {
+                                let end = inode.durable.len().max(offset + bytes.len());
+                                inode.durable.resize(end, 0);
+                            }
+                        }
+                        Change::Truncate { bytes } if decide(&mut random) => inode.durable.resize(bytes, 0),
+                        Change::Write { .. } | Change::Truncate { .. } => {}
+                    }
+                }
+                inode.seen.clone_from(&inode.durable);
+            }
+            for rename in std::mem::take(&mut inner.pending_names) {
+                if decide(&mut random) {
+                    apply_name(&mut inner.durable_names, &rename);
+                }
+            }
+            inner.names.clone_from(&inner.durable_names);
+        }
+        inner.durable_names.clone_from(&inner.names);
+        inner.pending_names.clear();
+        for inode in &mut inner.inodes {
+            inode.durable.clone_from(&inode.seen);
+            inode.pending.clear();
+        }
+        inner.locked.clear();
+        inner.fault = None;
+        inner.off = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a call is to do.
+enum Verdict {
+    Go,
+    Fail,
+    Half,
+}
+
+impl Inner {
+    fn now(&mut self) -> i128 {
+        self.clock += 1_000;
+        self.clock
+    }
+
+    fn add_inode(&mut self, kind: Kind) -> usize {
+        let now = self.now();
+        self.inodes.push(Inode {
+            kind,
+            seen: Vec::new(),
+            durable: Vec::new(),
+            pending: Vec::new(),
+            mode: 0o644,
+            modified: now,
+            changed: now,
+        });
+        self.inodes.len() - 1
+    }
+
+    /// Counts a call and says what it is to do. `frees` marks calls that give room back, which work on a full disk.
+    fn call(&mut self, verb: &str, path: &Path, frees: bool) -> Verdict {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = if name.ends_with(".tmp") { "temp".to_owned() } else { name };
+        self.log.push(format!("{verb} {name}"));
+        let number = self.calls;
+        self.calls += 1;
+        if self.off {
+            return Verdict::Fail;
+        }
+        let Some(fault) = self.fault else { return Verdict::Go };
+        let due = match fault.what {
+            What::Once | What::OnceHalf | What::PowerCut => number == fault.call,
+            What::Forever => number >= fault.call && !frees,
+        };
+        if !due {
+            return Verdict::Go;
+        }
+        self.fired = true;
+        self.off = fault.what == What::PowerCut;
+        match fault.what {
+            What::OnceHalf | What::PowerCut => Verdict::Half,
+            What::Once | What::Forever => Verdict::Fail,
+        }
+    }
+
+    fn check(&mut self, verb: &str, path: &Path, frees: bool) -> io::Result<()> {
+        match self.call(verb, path, frees) {
+            Verdict::Go => Ok(()),
+            Verdict::Fail | Verdict::Half => Err(failure()),
+        }
+    }
+
+    fn stat(&self, inode: usize) -> Stat {
+        let it = &self.inodes[inode];
+        Stat {
+            kind: it.kind,
+            device: 1,
+            inode: inode as u64,
+            bytes: it.seen.len() as u64,
+            modified_ns: it.modified,
+            changed_ns: it.changed,
+            mode: it.mode,
+        }
+    }
+
+    fn find(&self, path: &Path) -> io::Result<usize> {
+        self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn change(&mut self, inode: usize, change: Change) {
+        let now = self.now();
+        let inode = &mut self.inodes[inode];
+        match &change {
+            Change::Write { offset, bytes } => write_at(&mut inode.seen, *offset, bytes),
+            Change::Truncate { bytes } => inode.seen.resize(*bytes, 0),
+        }
+        inode.pending.push(change);
+        (inode.modified, inode.changed) = (now, now);
+    }
+
+    fn rename(&mut self, rename: Rename) {
+        apply_name(&mut self.names, &rename);
+        self.pending_names.push(rename);
+    }
+}
+
+fn write_at(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if content.len() < end {
+        content.resize(end, 0);
+    }
+    content[offset..end].copy_from_slice(bytes);
+}
+
+fn apply_name(names: &mut BTreeMap<PathBuf, usize>, rename: &Rename) {
+    match rename {
+        Rename::Add { path, inode } => {
+            names.insert(path.clone(), *inode);
+        }
+        Rename::Remove { path } => {
+            names.remove(path);
+        }
+        Rename::Move { from, to, inode } => {
+            names.remove(from);
+            names.insert(to.clone(), *inode);
+        }
+    }
+}
+
+fn failure() -> io::Error {
+    io::Error::other("the simulated disk failed")
+}
+
+impl Disk for SimDisk {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        let mut inner = self.lock();
+        inner.check("stat", path, true)?;
+        inner.find(path).map(|inode| inner.stat(inode))
+    }
+
+    fn stat_followed(&self, path: &Path) -> io::Result<Stat> {
+        self.stat(path)
+    }
+
+    fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
+        let mut inner = self.lock();
+        let inode = match how {
+            Open::Read | Open::Append => {
+                inner.check("open", path, true)?;
+                inner.find(path)?
+            }
+            Open::Create { private } => {
+                inner.check("create", path, false)?;
+                if inner.names.contains_key(path) {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                let inode = inner.add_inode(Kind::File);
+                inner.inodes[inode].mode = if private { 0o600 } else { 0o644 };
+                inner.rename(Rename::Add { path: path.to_path_buf(), inode });
+                inode
+            }
+        };
+        Ok(Box::new(SimFile { disk: self.clone(), path: path.to_path_buf(), inode, locked: false }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.check("rename", from, false)?;
+        let inode = inner.find(from)?;
+        let now = inner.now();
+        inner.inodes[inode].changed = now;
+        inner.rename(Rename::Move { from: from.to_path_buf(), to: to.to_path_buf(), inode });
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.check("remove", path, true)?;
+        inner.find(path)?;
+        inner.rename(Rename::Remove { path: path.to_path_buf() });
+        Ok(())
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.check("create folder", path, false)?;
+        if inner.names.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let inode = inner.add_inode(Kind::Folder);
+        inner.rename(Rename::Add { path: path.to_path_buf(), inode });
+        Ok(())
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        inner.check("sync folder", path, true)?;
+        let inside = |rename: &Rename| match rename {
+            Rename::Add { path: it, .. } | Rename::Remove { path: it } | Rename::Move { to: it, .. } => {
+                it.parent() == Some(path)
+            }
+        };
+        for rename in inner.pending_names.iter().filter(|rename| inside(rename)) {
+            apply_name(&mut inner.durable_names, rename);
+        }
+        inner.pending_names.retain(|rename| !inside(rename));
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        self.lock().check("list", path, true)?;
+        Ok(self.names(path).iter().filter_map(|path| path.file_name().map(Into::into)).collect())
+    }
+
+    fn process_alive(&self, _id: u32) -> bool {
+        false
+    }
+}
+
+/// An open file of a [`SimDisk`].
+struct SimFile {
+    disk: SimDisk,
+    path: PathBuf,
+    inode: usize,
+    locked: bool,
+}
+
+impl DiskFile for SimFile {
+    fn stat(&self) -> io::Result<Stat> {
+        let mut inner = self.disk.lock();
+        inner.check("stat open", &self.path, true)?;
+        Ok(inner.stat(self.inode))
+    }
+
+    fn read(&mut self, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let mut inner = self.disk.lock();
+        inner.check("read", &self.path, true)?;
+        let seen = &inner.inodes[self.inode].seen;
+        let len = usize::try_from(bytes_max).map_or(seen.len(), |max| seen.len().min(max + 1));
+        Ok(seen[..len].to_vec())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut inner = self.disk.lock();
+        let offset = inner.inodes[self.inode].seen.len();
+        match inner.call("write", &self.path, false) {
+            Verdict::Go => {
+                inner.change(self.inode, Change::Write { offset, bytes: bytes.to_vec() });
+                Ok(bytes.len())
+            }
+            Verdict::Fail => Err(failure()),
+            Verdict::Half => {
+                let half = bytes.len() / 2;
+                inner.change(self.inode, Change::Write { offset, bytes: bytes[..half].to_vec() });
+                if inner.off { Err(failure()) } else { Ok(half) }
+            }
+        }
+    }
+
+    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        let mut inner = self.disk.lock();
+        inner.check("truncate", &self.path, true)?;
+        let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
+        inner.change(self.inode, Change::Truncate { bytes });
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut guard = self.disk.lock();
+        let inner = &mut *guard;
+        let off_before = inner.off;
+        let verdict = inner.call("sync", &self.path, false);
+        let inode = &mut inner.inodes[self.inode];
+        match verdict {
+            Verdict::Go => {
+                for change in std::mem::take(&mut inode.pending) {
+                    match change {
+                        Change::Write { offset, bytes } => write_at(&mut inode.durable, offset, &bytes),
+                        Change::Truncate { bytes } => inode.durable.resize(bytes, 0),
+                    }
+                }
+                Ok(())
+            }
+            Verdict::Fail | Verdict::Half => {
+                // A power cut leaves what is pending to the reboot; a failing disk has lost it.
+                if !inner.off && !off_before {
+                    inode.pending.retain(|change| matches!(change, Change::Truncate { .. }));
+                }
+                Err(failure())
+            }
+        }
+    }
+
+    fn try_lock(&mut self) -> io::Result<bool> {
+        let mut inner = self.disk.lock();
+        inner.check("lock", &self.path, true)?;
+        self.locked = self.locked || inner.locked.insert(self.inode);
+        Ok(self.locked)
+    }
+
+    fn set_mode(&mut self, mode: u32) -> io::Result<()> {
+        let mut inner = self.disk.lock();
+        inner.check("set mode", &self.path, false)?;
+        inner.inodes[self.inode].mode = mode;
+        Ok(())
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        if self.locked {
+            self.disk.lock().locked.remove(&self.inode);
+        }
+    }
+}
+
+/// A clock that stands still and a random source that repeats itself from run to run.
+#[derive(Debug)]
+pub struct SimSystem {
+    random: Mutex<Random>,
+    /// Seconds since 1970.
+    pub unix_seconds: i64,
+}
+
+impl SimSystem {
+    /// A system whose random bytes follow from the seed.
+    pub fn new(seed: u64) -> Self {
+        Self { random: Mutex::new(Random(seed)), unix_seconds: 1_796_067_180 }
+    }
+}
+
+impl System for SimSystem {
+    fn unix_seconds(&self) -> i64 {
+        self.unix_seconds
+    }
+
+    fn random(&self, buffer: &mut [u8]) -> io::Result<()> {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        for byte in buffer {
+            *byte = random.next().to_le_bytes()[0];
+        }
+        Ok(())
+    }
+}
+
+/// A small generator (splitmix64) for tests that must repeat.
+#[derive(Debug, Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next 64 bits.
+    #[expect(clippy::should_implement_trait, reason = "it is no iterator: it never ends")]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+}
