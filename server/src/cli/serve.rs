@@ -1,0 +1,104 @@
+//! `linekeep serve`: opens a data directory, listens, says where, serves until told to stop.
+
+use std::{
+    io::{self, IsTerminal as _},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use tokio::net::TcpListener;
+
+use super::{Failure, print};
+use crate::{State, args::ServeArgs, http, init, shutdown};
+
+/// Carries out `serve`.
+pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
+    let data_dir = &args.data_dir.path;
+    init::ensure(data_dir)?;
+    let state = Arc::new(State::open(data_dir)?);
+    let mut listen = state.config.websocket.clone();
+    if let Some(host) = &args.host {
+        listen.host.clone_from(host);
+    }
+    if let Some(port) = args.port {
+        listen.port = port;
+    }
+    listen.check_exposure()?;
+    if listen.secret.is_empty() {
+        tracing::warn!("websocket.tokenIssueSecret is not set: every call to /api and /apps is refused");
+    }
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let host = listen.host.trim_start_matches('[').trim_end_matches(']');
+        let listener = TcpListener::bind((host, listen.port))
+            .await
+            .map_err(|error| format!("cannot listen on {}:{}: {error}", listen.host, listen.port))?;
+        // ORDER: signals are caught before the line is printed that tells others we are there.
+        let shutdown = shutdown::on_signals()?;
+        let base = base_url(listener.local_addr()?);
+        print(format!("linekeep listening on {base}").as_bytes())?;
+        if io::stdout().is_terminal() {
+            for link in links(&base, &state)? {
+                print(format!("  {link}").as_bytes())?;
+            }
+        }
+        http::serve(listener, http::app(state), shutdown).await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// The address as a browser on this machine can use it.
+fn base_url(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("http://{}/", SocketAddr::new(ip, address.port()))
+}
+
+/// A link for each working app that has a screen. The token stands in the path, where the page's own relative
+/// addresses inherit it, and in the query, where the page's script reads it.
+fn links(base: &str, state: &State) -> io::Result<Vec<String>> {
+    let mut links = Vec::new();
+    for app in state.apps.list()? {
+        let Ok(manifest) = &app.manifest else { continue };
+        let slug = &manifest.slug;
+        if !state.apps.root().join(slug.as_str()).join("app/index.html").is_file() {
+            continue;
+        }
+        if let Some(token) = state.tokens.of_app(slug) {
+            links.push(format!("{base}apps/{slug}/~{token}/?token={token}"));
+        }
+    }
+    Ok(links)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_address_is_shown_as_loopback() {
+        for (address, expected) in [
+            ("127.0.0.1:8765", "http://127.0.0.1:8765/"),
+            ("0.0.0.0:1", "http://127.0.0.1:1/"),
+            ("[::]:1", "http://127.0.0.1:1/"),
+            ("[::1]:1", "http://[::1]:1/"),
+        ] {
+            assert_eq!(base_url(address.parse().unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn links_open_apps_that_have_a_screen() {
+        let folder = tempfile::tempdir().unwrap();
+        init::ensure(folder.path()).unwrap();
+        let state = State::open(folder.path()).unwrap();
+        for link in links("http://h/", &state).unwrap() {
+            let (path, token) = link.split_once("/?token=").unwrap();
+            assert!(path.starts_with("http://h/apps/") && path.ends_with(token), "{link}");
+        }
+    }
+}
