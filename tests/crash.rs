@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use linekeep_engine::{Collection, CollectionName, Durability, Error, Fields, Op, Options, Outcome, Store};
+use linekeep_engine::{Collection, CollectionName, Durability, Error, Fields, Op, Options, Outcome, RetainPolicy, Store};
 use linekeep_tests::sim::{Fault, Keep, SimDisk, SimSystem, What};
 
 const ROOT: &str = "/root";
@@ -31,6 +31,8 @@ enum Do {
     Set(u32, u32),
     Update(u32, u32),
     Delete(u32),
+    /// Retain as it is meant for readings: of the marks 20 to 23 only the last stays.
+    Retain,
 }
 
 struct Scenario {
@@ -70,6 +72,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario("delete", Some(torn), vec![vec![Do::Delete(4)], vec![Do::Delete(2)], vec![Do::Delete(1)]]),
         scenario("append then rewrite", Some(before()), vec![vec![Do::Append(10)], vec![Do::Delete(1)], vec![Do::Append(11)]]),
         scenario("batch of appends", Some(before()), vec![vec![Do::Append(10), Do::Append(11), Do::Append(12)], vec![Do::Append(13)]]),
+        scenario("retain", Some(before()), vec![vec![Do::Append(20), Do::Append(21), Do::Append(22), Do::Append(23)], vec![Do::Retain]]),
         scenario(
             "batch of everything",
             Some(before()),
@@ -99,6 +102,20 @@ impl Truth {
 
     fn note(&mut self, what: Do, answer: &Result<Outcome, Error>) {
         let (mark, value) = match what {
+            Do::Retain => {
+                let removed = match answer {
+                    Ok(Outcome::Retained(retained)) => {
+                        retained.removed.iter().filter_map(mark_of).map(|(mark, _)| mark).collect()
+                    }
+                    Ok(other) => panic!("retain answered {other:?}"),
+                    // It may have been done: all that have a later one go together.
+                    Err(_) => (20..23).filter(|mark| self.marks.contains_key(mark)).collect::<Vec<u32>>(),
+                };
+                for mark in removed {
+                    self.note(Do::Delete(mark), &answer.clone().map(|_| Outcome::Deleted("x".parse().unwrap())));
+                }
+                return;
+            }
             Do::Append(mark) => (mark, Some(0)),
             Do::Set(mark, value) | Do::Update(mark, value) => (mark, Some(value)),
             Do::Delete(mark) => (mark, None),
@@ -109,7 +126,7 @@ impl Truth {
                 *states = vec![value];
                 match outcome {
                     Outcome::Record(record) => self.texts.insert(mark, record.as_bytes().to_vec()),
-                    Outcome::Deleted(_) | Outcome::Records(_) => self.texts.remove(&mark),
+                    Outcome::Deleted(_) | Outcome::Records(_) | Outcome::Retained(_) => self.texts.remove(&mark),
                 };
             }
             Err(Error::NotFound { .. }) => {
@@ -242,6 +259,10 @@ impl Run<'_> {
             Do::Set(mark, value) => Op::Set { id: id(mark)?, fields: fields(mark, value) },
             Do::Update(mark, value) => Op::Update { id: id(mark)?, fields: fields(mark, value) },
             Do::Delete(mark) => Op::Delete { id: id(mark)? },
+            Do::Retain => {
+                let policy = RetainPolicy { records_kept: 1, ..RetainPolicy::default() };
+                Op::Retain { policy }
+            }
         })
     }
 }

@@ -1,4 +1,5 @@
 //! The rigs that prove the engine: one binary, apart from the gateway's, since they need no gateway to be built.
 
 mod crash;
+mod fuzz;
 mod model;

@@ -25,7 +25,9 @@ use crate::image::{Appended, Image, Plan, Writer};
 use crate::name::{CollectionName, RecordId};
 use crate::op::{Op, Outcome, Records};
 use crate::options::Durability;
+use crate::readings::{RetainPolicy, Retained};
 use crate::record::{Fields, Record};
+use crate::repair::{self, Repair};
 use crate::store::StoreInner;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::{scan, system};
@@ -34,6 +36,10 @@ use crate::{scan, system};
 const ATTEMPTS_MAX: usize = 100;
 /// How often a file that changes while it is read is read again before the last reading is taken.
 const READS_MAX: usize = 5;
+/// How old a save in place must be before the file is taken for whole.
+const SETTLED_NS: i128 = 20_000_000;
+/// How often a file that is being saved in place is waited for.
+const SETTLES_MAX: usize = 50;
 
 /// A collection: the one door to one file. Clones share it; all methods block.
 #[derive(Clone)]
@@ -49,12 +55,25 @@ pub(crate) struct Shared {
     folders: Vec<PathBuf>,
     folder: PathBuf,
     path: PathBuf,
-    /// Groups of operations: what one caller brings stays together, in order.
-    queue: Queue<Vec<Op>, Vec<Result<Outcome>>>,
+    queue: Queue<Work, Done>,
     state: Mutex<State>,
     idle: Condvar,
     /// When the image was last used, in ticks of the store.
     pub(crate) used: AtomicU64,
+}
+
+/// What one caller brings to the queue; it stays together.
+enum Work {
+    /// Operations, in order.
+    Ops(Vec<Op>),
+    /// A repair of the whole file.
+    Repair,
+}
+
+/// The answer to one [`Work`].
+enum Done {
+    Ops(Vec<Result<Outcome>>),
+    Repair(Result<Repair>),
 }
 
 #[derive(Default)]
@@ -88,7 +107,11 @@ impl Collection {
     pub fn run(&self, op: Op) -> Result<Outcome> {
         match op {
             Op::Query { filter, limit } => self.query(&filter, limit).map(Outcome::Records),
-            Op::Append { .. } | Op::Set { .. } | Op::Update { .. } | Op::Delete { .. } => {
+            Op::Append { .. }
+            | Op::Set { .. }
+            | Op::Update { .. }
+            | Op::Delete { .. }
+            | Op::Retain { .. } => {
                 let answer = self.run_all(vec![op]).pop();
                 answer.unwrap_or_else(|| Err(self.stopped("write")))
             }
@@ -103,8 +126,55 @@ impl Collection {
             return Vec::new();
         }
         let names: Vec<&'static str> = ops.iter().map(Op::name).collect();
-        let panicked = || names.iter().map(|name| Err(self.stopped(name))).collect();
-        self.shared.queue.run(ops, |groups| self.commit(groups), panicked)
+        let stopped = || names.iter().map(|name| Err(self.stopped(name))).collect();
+        match self.submit(Work::Ops(ops), || Done::Ops(stopped())) {
+            Done::Ops(answers) => answers,
+            Done::Repair(_) => stopped(),
+        }
+    }
+
+    /// Thins a collection of readings: removes the records that the policy lets go, in one rewrite; none when there is
+    /// nothing to remove.
+    ///
+    /// # Errors
+    /// As [`Collection::run`].
+    pub fn retain(&self, policy: RetainPolicy) -> Result<Retained> {
+        match self.run(Op::Retain { policy })? {
+            Outcome::Retained(retained) => Ok(retained),
+            Outcome::Record(_) | Outcome::Deleted(_) | Outcome::Records(_) => Err(self.stopped("retain")),
+        }
+    }
+
+    /// What [`Collection::retain`] would remove now. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`Collection::query`].
+    pub fn retain_dry_run(&self, policy: &RetainPolicy) -> Result<Retained> {
+        self.read_with(|image| image.retain_dry_run(policy))
+    }
+
+    /// Drops what is corrupt, puts every record on a line of its own, and keeps the file as it was beside the new one,
+    /// under a name that no collection has. The only call that drops bytes which no operation named: for a person who
+    /// has seen what [`Collection::repair_dry_run`] says. A file with nothing to repair is left alone.
+    ///
+    /// # Errors
+    /// As [`Collection::run`]. When it fails, the file is as it was; the copy may be there.
+    pub fn repair(&self) -> Result<Repair> {
+        match self.submit(Work::Repair, || Done::Repair(Err(self.stopped("repair")))) {
+            Done::Repair(repair) => repair,
+            Done::Ops(_) => Err(self.stopped("repair")),
+        }
+    }
+
+    /// What [`Collection::repair`] would do now. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`Collection::query`].
+    pub fn repair_dry_run(&self) -> Result<Repair> {
+        let bytes = self.file_bytes()?;
+        let (repair, _) = repair::plan(&bytes);
+        self.check_encoding(&bytes, repair.records == 0)?;
+        Ok(repair)
     }
 
     fn stopped(&self, operation: &'static str) -> Error {
@@ -148,7 +218,8 @@ impl Collection {
     /// # Errors
     /// [`Error::Unsupported`] or [`Error::Io`] when the file cannot be read. A missing file reads as empty.
     pub fn query(&self, filter: &Fields, limit: usize) -> Result<Records> {
-        self.find(&Filter::new(filter), limit)
+        let filter = Filter::new(filter);
+        self.read_with(|image| image.query(&filter, limit))
     }
 
     /// Reads the whole file and tells what is in it, the bad lines too.
@@ -156,9 +227,10 @@ impl Collection {
     /// # Errors
     /// As [`Collection::query`].
     pub fn health(&self) -> Result<Health> {
-        let file = if self.look()?.is_some() { self.open(Open::Read)? } else { None };
-        let bytes = file.map_or(Ok(Vec::new()), |mut file| self.read(&mut *file).map(|(bytes, _)| bytes))?;
-        Ok(Health::of(&bytes, self.store.collection_bytes_max()))
+        let bytes = self.file_bytes()?;
+        let health = Health::of(&bytes, self.store.collection_bytes_max());
+        self.check_encoding(&bytes, health.records == 0)?;
+        Ok(health)
     }
 
     /// The collection's file.
@@ -176,7 +248,7 @@ impl std::fmt::Debug for Collection {
 fn expect_record(outcome: Outcome) -> Record {
     match outcome {
         Outcome::Record(record) => record,
-        Outcome::Deleted(_) | Outcome::Records(_) => {
+        Outcome::Deleted(_) | Outcome::Records(_) | Outcome::Retained(_) => {
             unreachable!("append, set and update answer with a record")
         }
     }
@@ -282,9 +354,6 @@ impl Collection {
             }
             let after = file.stat().map_err(self.io("stat"))?;
             let steady = before == after && bytes.len() as u64 == after.bytes;
-            if let Some(encoding) = scan::foreign_encoding(&bytes) {
-                return Err(Error::unsupported(&self.shared.path, Unsupported::Encoding { encoding }));
-            }
             if steady {
                 return Ok((bytes, Some(after)));
             }
@@ -293,9 +362,45 @@ impl Collection {
         Ok((last.unwrap_or_default(), None))
     }
 
+    /// Reads an open file that changed since `before`, and waits while it looks like an editor in the middle of a save.
+    ///
+    /// An editor that saves in place empties the file and then writes it. To take what is there in between for the
+    /// collection would show half of it, and a rewrite would put that half in the place of what the editor is still
+    /// writing. A save in place gives itself away: the same file no longer starts with what it held. (Another gateway
+    /// only adds at the end, or replaces the file.) At first sight of a file there is nothing to compare; then an end
+    /// without a newline is the sign.
+    fn read_settled(
+        &self,
+        file: &mut dyn DiskFile,
+        before: Option<&Held>,
+    ) -> Result<(Vec<u8>, Option<Stat>)> {
+        for _ in 0..SETTLES_MAX {
+            let (bytes, stat) = self.read(file)?;
+            let Some(seen) = stat else { return Ok((bytes, stat)) };
+            let in_place = match before {
+                Some(held) => held.stat.same_file(&seen) && !bytes.starts_with(held.image.bytes()),
+                None => bytes.last() != Some(&b'\n'),
+            };
+            let age = self.store.system().unix_ns() - seen.modified_ns;
+            if !in_place || !(0..SETTLED_NS).contains(&age) {
+                return Ok((bytes, stat));
+            }
+            let rest = u64::try_from(SETTLED_NS - age).unwrap_or(0);
+            std::thread::sleep(Duration::from_nanos(rest));
+        }
+        self.read(file)
+    }
+
+    /// The file's bytes now; none when there is no file.
+    fn file_bytes(&self) -> Result<Vec<u8>> {
+        let file = if self.look()?.is_some() { self.open(Open::Read)? } else { None };
+        file.map_or(Ok(Vec::new()), |mut file| self.read(&mut *file).map(|(bytes, _)| bytes))
+    }
+
     /// Makes an image of a file's bytes, and warns once per state of the file of what is corrupt in it.
-    fn image_of(&self, bytes: Vec<u8>, stat: Option<Stat>, state: &mut State) -> Arc<Image> {
+    fn image_of(&self, bytes: Vec<u8>, stat: Option<Stat>, state: &mut State) -> Result<Arc<Image>> {
         let image = Image::new(bytes);
+        self.check_encoding(image.bytes(), image.is_empty())?;
         if let Some(corruption) = image.corruption()
             && (stat.is_none() || state.warned != stat)
         {
@@ -308,10 +413,19 @@ impl Collection {
                 "corrupt lines are skipped and kept"
             );
         }
-        Arc::new(image)
+        Ok(Arc::new(image))
     }
 
-    fn find(&self, filter: &Filter, limit: usize) -> Result<Records> {
+    /// Refuses text in another encoding. A file with a record in it is not, whatever bytes it starts with.
+    fn check_encoding(&self, bytes: &[u8], without_records: bool) -> Result<()> {
+        match scan::foreign_encoding(bytes).filter(|_| without_records) {
+            Some(encoding) => Err(Error::unsupported(&self.shared.path, Unsupported::Encoding { encoding })),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the collection as it is acknowledged: from the image if that is still the file.
+    fn read_with<T>(&self, read: impl FnOnce(&Image) -> T) -> Result<T> {
         let mut state = lock(&self.shared.state);
         loop {
             // What is being written is not acknowledged yet: the image before it is the truth, and a look at the path
@@ -321,31 +435,28 @@ impl Collection {
             }
             if let Some(held) = &state.image {
                 self.touch();
-                return Ok(held.image.query(filter, limit));
+                return Ok(read(&held.image));
             }
             state = wait(&self.shared.idle, state);
         }
-        let image = match self.look()? {
-            None => {
-                state.image = None;
-                return Ok(Records::new().finish(0));
-            }
-            Some(stat) => match &state.image {
-                Some(held) if held.stat == stat => Arc::clone(&held.image),
-                Some(_) | None => {
-                    state.image = None;
-                    let Some(mut file) = self.open(Open::Read)? else { return Ok(Records::new().finish(0)) };
-                    let (bytes, stat) = self.read(&mut *file)?;
-                    let image = self.image_of(bytes, stat, &mut state);
-                    state.image = stat.map(|stat| Held { stat, image: Arc::clone(&image) });
-                    image
-                }
-            },
+        let Some(stat) = self.look()? else {
+            state.image = None;
+            return Ok(read(&Image::empty()));
         };
-        let records = image.query(filter, limit);
-        drop(image);
+        if !state.image.as_ref().is_some_and(|held| held.stat == stat) {
+            let before = state.image.take();
+            let Some(mut file) = self.open(Open::Read)? else { return Ok(read(&Image::empty())) };
+            let (bytes, stat) = self.read_settled(&mut *file, before.as_ref())?;
+            let image = self.image_of(bytes, stat, &mut state)?;
+            let Some(stat) = stat else { return Ok(read(&image)) };
+            state.image = Some(Held { stat, image });
+        }
+        let answer = match &state.image {
+            Some(held) => read(&held.image),
+            None => read(&Image::empty()),
+        };
         self.settle(state);
-        Ok(records)
+        Ok(answer)
     }
 
     fn touch(&self) {
@@ -363,22 +474,47 @@ impl Collection {
 
 /// Writing.
 impl Collection {
+    fn submit(&self, work: Work, stopped: impl Fn() -> Done) -> Done {
+        self.shared.queue.run(work, |batch| self.commit(batch), stopped)
+    }
+
+    /// Does what waits: all operations between two repairs as one batch, so nearly always all of them.
+    fn commit(&self, waiting: Vec<Work>) -> Vec<Done> {
+        let mut done = Vec::with_capacity(waiting.len());
+        let mut groups = Vec::new();
+        for work in waiting {
+            match work {
+                Work::Ops(ops) => groups.push(ops),
+                Work::Repair => {
+                    done.extend(self.commit_ops(std::mem::take(&mut groups)));
+                    done.push(Done::Repair(self.until_steady(|| self.attempt_repair())));
+                }
+            }
+        }
+        done.extend(self.commit_ops(groups));
+        done
+    }
+
     /// Does a batch. Every operation gets its own answer; a failure of the disk is the answer of all.
-    fn commit(&self, groups: Vec<Vec<Op>>) -> Vec<Vec<Result<Outcome>>> {
+    fn commit_ops(&self, groups: Vec<Vec<Op>>) -> Vec<Done> {
         let lens: Vec<usize> = groups.iter().map(Vec::len).collect();
         let batch: Vec<Op> = groups.into_iter().flatten().collect();
-        let answers = match self.try_commit(&batch) {
+        if batch.is_empty() {
+            return Vec::new();
+        }
+        let answers = match self.until_steady(|| self.attempt(&batch)) {
             Ok(answers) => answers,
             Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
         };
         let mut answers = answers.into_iter();
-        lens.into_iter().map(|len| answers.by_ref().take(len).collect()).collect()
+        lens.into_iter().map(|len| Done::Ops(answers.by_ref().take(len).collect())).collect()
     }
 
-    fn try_commit(&self, batch: &[Op]) -> Result<Vec<Result<Outcome>>> {
+    /// Repeats an attempt that found the file changed under it.
+    fn until_steady<T>(&self, attempt: impl Fn() -> Result<Option<T>>) -> Result<T> {
         for _ in 0..ATTEMPTS_MAX {
-            if let Some(answers) = self.attempt(batch)? {
-                return Ok(answers);
+            if let Some(done) = attempt()? {
+                return Ok(done);
             }
         }
         Err(Error::Busy {
@@ -392,7 +528,7 @@ impl Collection {
     fn attempt(&self, batch: &[Op]) -> Result<Option<Vec<Result<Outcome>>>> {
         let Some(mut file) = self.open_locked()? else {
             // No file. Plan on nothing first: a batch that writes nothing must not leave an empty file behind.
-            let (answers, plan) = self.plan(&Image::new(Vec::new()), batch);
+            let (answers, plan) = self.plan(&Image::empty(), batch);
             return match plan {
                 Plan::Nothing => Ok(Some(answers)),
                 Plan::Append(_) | Plan::Rewrite(_) => self.create().map(|()| None),
@@ -414,6 +550,38 @@ impl Collection {
         Ok(done.then_some(answers))
     }
 
+    /// One attempt at a repair; `None` when the file changed under it.
+    fn attempt_repair(&self) -> Result<Option<Repair>> {
+        let Some(mut file) = self.open_locked()? else { return Ok(Some(repair::plan(&[]).0)) };
+        let mut writing = self.begin(&mut *file)?;
+        let (mut repair, bytes) = repair::plan(writing.image.bytes());
+        if repair.steps_count == 0 {
+            writing.keep();
+            return Ok(Some(repair));
+        }
+        let name = repair::kept_name(&self.shared.name, self.store.system());
+        let kept = self.shared.folder.join(name);
+        self.keep_copy(&kept, writing.image.bytes())?;
+        repair.kept = Some(kept.clone());
+        let done = self.write_rewrite(&mut *file, &mut writing, Image::new(bytes))?;
+        if !done {
+            // The next attempt keeps a copy of what it then finds.
+            self.store.disk().remove(&kept).map_err(|error| Error::io("remove", &kept, error))?;
+        }
+        Ok(done.then_some(repair))
+    }
+
+    /// Puts a copy on stable storage under a name that must be free.
+    fn keep_copy(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let failed = |operation| move |error| Error::io(operation, path, error);
+        let mut copy =
+            self.store.disk().open(path, Open::Create { private: true }).map_err(failed("create"))?;
+        write_all(&mut *copy, bytes).map_err(failed("write"))?;
+        // ORDER: the copy and its name are on stable storage before anything is dropped from the original.
+        copy.sync().map_err(failed("sync"))?;
+        self.sync_folder(&self.shared.folder)
+    }
+
     fn plan(&self, image: &Image, batch: &[Op]) -> (Vec<Result<Outcome>>, Plan) {
         let system = self.store.system();
         let mut random = || {
@@ -424,7 +592,7 @@ impl Collection {
         let mut writer = Writer {
             collection: self.shared.name.as_str(),
             bytes_max: self.store.collection_bytes_max(),
-            timestamp: &system::timestamp(system.unix_seconds()),
+            timestamp: &system::timestamp(system),
             random: &mut random,
         };
         image.plan(batch, &mut writer)
@@ -514,8 +682,8 @@ impl Collection {
         let (image, stat) = if let Some(image) = current {
             (image, stat)
         } else {
-            state.image = None;
-            let (bytes, stat) = self.read(file)?;
+            let before = state.image.take();
+            let (bytes, stat) = self.read_settled(file, before.as_ref())?;
             let Some(stat) = stat else {
                 return Err(Error::Busy {
                     operation: "read",
@@ -523,7 +691,7 @@ impl Collection {
                     reason: format!("the file changed while it was read, {READS_MAX} times"),
                 });
             };
-            let image = self.image_of(bytes, Some(stat), &mut state);
+            let image = self.image_of(bytes, Some(stat), &mut state)?;
             state.image = Some(Held { stat, image: Arc::clone(&image) });
             (image, stat)
         };
@@ -575,17 +743,23 @@ impl Collection {
         Ok(true)
     }
 
-    /// Cuts off what a failed append left, if nobody else wrote behind it.
+    /// Cuts off what a failed append left, if nobody else wrote behind it, and makes that last: a record whose append
+    /// failed should not come back after a power cut. None of it makes the append succeed.
     fn undo_append(&self, file: &mut dyn DiskFile, before: Stat, written: u64) {
         let undone = match file.stat() {
             // A failed write may have left bytes all the same; only the size tells.
             Ok(after) if after.bytes == before.bytes => Ok(()),
-            Ok(after) if written == 0 || after.bytes == before.bytes + written => file.truncate(before.bytes),
+            Ok(after) if written == 0 || after.bytes == before.bytes + written => {
+                file.truncate(before.bytes).and_then(|()| match self.store.durability() {
+                    Durability::Sync => file.sync(),
+                    Durability::Flush => Ok(()),
+                })
+            }
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         };
         if let Err(error) = undone {
-            tracing::warn!(path = %self.shared.path.display(), %error, "a failed append could not be cut off");
+            tracing::warn!(path = %self.shared.path.display(), %error, "a failed append could not be cut off for good");
         }
     }
 
@@ -608,14 +782,7 @@ impl Collection {
             let path = &temp_path;
             move |error| Error::io(operation, path, error)
         };
-        let mut rest = image.bytes();
-        while !rest.is_empty() {
-            match temp.write(rest) {
-                Ok(0) => return Err(failed("write")(io::ErrorKind::WriteZero.into())),
-                Ok(written) => rest = &rest[written..],
-                Err(error) => return Err(failed("write")(error)),
-            }
-        }
+        write_all(&mut *temp, image.bytes()).map_err(failed("write"))?;
         temp.set_mode(writing.stat.mode).map_err(failed("set mode"))?;
         if sync {
             // ORDER: the new bytes are on stable storage before the name points at them.
@@ -731,7 +898,7 @@ impl Drop for Writing<'_> {
         state.writing = false;
         state.named = self.named;
         // The state's copy must be the only one, or the append below would copy the whole image.
-        let image = std::mem::replace(&mut self.image, Arc::new(Image::new(Vec::new())));
+        let image = std::mem::replace(&mut self.image, Arc::new(Image::empty()));
         drop(image);
         match std::mem::replace(&mut self.after, After::Forget) {
             After::Forget => state.image = None,
@@ -770,6 +937,16 @@ impl Drop for Temp<'_> {
             tracing::warn!(path = %self.path.display(), %error, "a temp file could not be removed");
         }
     }
+}
+
+fn write_all(file: &mut dyn DiskFile, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(())
 }
 
 fn lacks_locks(error: &io::Error) -> bool {

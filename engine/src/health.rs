@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use crate::json;
-use crate::record;
 use crate::scan::{self, Found};
 
 /// How many corrupt lines are listed one by one; the count is of all.
@@ -67,17 +66,15 @@ impl Health {
             records_without_id: 0,
             duplicate_ids: 0,
         };
-        let mut ids: HashMap<String, u64> = HashMap::new();
+        let mut ids: HashMap<std::borrow::Cow<'_, str>, u32> = HashMap::new();
         let mut tail = (0, 0);
         scan::scan(bytes, |found| match found {
-            Found::Record(range) => {
+            Found::Record { bytes: range, id } => {
                 health.records += 1;
                 tail.0 += u64::from(range.start >= tail_start);
-                let stored = &bytes[range];
-                let members = record::stored_members(stored);
-                match record::id_of(stored, &members) {
+                match id {
                     Some(id) => {
-                        let times = ids.entry(json::unescape(&stored[id]).into_owned()).or_default();
+                        let times = ids.entry(json::unescape(&bytes[id])).or_default();
                         *times += 1;
                         health.duplicate_ids += u64::from(*times == 2);
                     }

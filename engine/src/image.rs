@@ -20,6 +20,7 @@ use crate::filter::Filter;
 use crate::json;
 use crate::name::RecordId;
 use crate::op::{Op, Outcome, Records};
+use crate::readings::{self, RetainPolicy, Retained};
 use crate::record::{self, Fields, Record};
 use crate::scan::{self, Found};
 
@@ -42,6 +43,11 @@ struct Slot {
 }
 
 impl Slot {
+    fn new(span: &Range<usize>, id: Option<&Range<usize>>) -> Self {
+        let (id_at, id_bytes) = id.map_or((0, 0), |id| (offset(id.start - span.start), offset(id.len())));
+        Self { start: offset(span.start), end: offset(span.end), id_at, id_bytes }
+    }
+
     fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
@@ -67,31 +73,39 @@ pub(crate) struct Image {
 impl Image {
     /// Reads a file's bytes. They must be no longer than [`Options::READ_BYTES_LIMIT`](crate::Options).
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
-        let mut image = Self {
-            bytes: Vec::new(),
-            slots: Vec::new(),
-            ids: HashTable::new(),
-            hasher: DefaultHashBuilder::default(),
-            repaired: HashMap::new(),
-            corruption: None,
-        };
         let mut corruption: Option<Corruption> = None;
-        let mut spans = Vec::new();
+        let mut found_records = Vec::new();
         scan::scan(&bytes, |found| match found {
-            Found::Record(range) => spans.push(range),
+            Found::Record { bytes, id } => found_records.push((bytes, id)),
             Found::Corrupt { line, reason, .. } => {
                 corruption
                     .get_or_insert(Corruption { lines: 0, first_line: line, first_reason: reason })
                     .lines += 1;
             }
         });
-        image.bytes = bytes;
-        image.corruption = corruption;
-        image.slots.reserve_exact(spans.len());
-        for span in spans {
-            image.add_slot(span);
+        let clean = record::is_clean(&bytes);
+        let mut image = Self {
+            bytes,
+            slots: Vec::with_capacity(found_records.len()),
+            ids: HashTable::with_capacity(found_records.len()),
+            hasher: DefaultHashBuilder::default(),
+            repaired: HashMap::new(),
+            corruption,
+        };
+        for (span, id) in found_records {
+            image.add_slot(span, id, clean);
         }
         image
+    }
+
+    /// The image of an empty file.
+    pub(crate) fn empty() -> Self {
+        Self::new(Vec::new())
+    }
+
+    /// Whether there is no record.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.iter().all(|slot| slot.is_removed())
     }
 
     /// The bytes of the file.
@@ -115,19 +129,16 @@ impl Image {
         self.corruption.as_ref()
     }
 
-    fn add_slot(&mut self, span: Range<usize>) {
-        let stored = &self.bytes[span.clone()];
-        let members = record::stored_members(stored);
-        let id = record::id_of(stored, &members);
+    /// Adds the record that lies at `span`, its id at `id`. `clean` says that it needs no look for bad text.
+    fn add_slot(&mut self, span: Range<usize>, id: Option<Range<usize>>, clean: bool) {
         let number = offset(self.slots.len());
-        if let Some(repaired) = record::repaired(stored) {
+        if !clean && let Some(repaired) = record::repaired(&self.bytes[span.clone()]) {
             self.repaired.insert(number, repaired);
         }
-        let (id_at, id_bytes) = id.as_ref().map_or((0, 0), |id| (offset(id.start), offset(id.len())));
-        let hash = id.map(|id| self.hasher.hash_one(json::unescape(&stored[id]).as_ref()));
-        self.slots.push(Slot { start: offset(span.start), end: offset(span.end), id_at, id_bytes });
-        if let Some(hash) = hash {
+        self.slots.push(Slot::new(&span, id.as_ref()));
+        if let Some(id) = id {
             let Self { ids, slots, bytes, hasher, .. } = self;
+            let hash = hasher.hash_one(json::unescape(&bytes[id]).as_ref());
             ids.insert_unique(hash, number, |slot| {
                 let slot = slots[*slot as usize];
                 id_text(bytes, slot).map_or(0, |id| hasher.hash_one(id.as_ref()))
@@ -180,6 +191,11 @@ impl Image {
             None => (0..offset(self.slots.len())).for_each(&mut consider),
         }
         records.finish(count)
+    }
+
+    /// What a retain would remove.
+    pub(crate) fn retain_dry_run(&self, policy: &RetainPolicy) -> Retained {
+        self.draft().retain(policy)
     }
 
     /// Whether any record has this id.
@@ -256,7 +272,13 @@ enum Place {
 impl Image {
     /// Plans a batch of writes: the answer of each as if they ran one by one in order, and what to do to the file.
     pub(crate) fn plan(&self, ops: &[Op], writer: &mut Writer<'_>) -> (Vec<Result<Outcome>>, Plan) {
-        let mut draft = Draft {
+        let mut draft = self.draft();
+        let answers = ops.iter().map(|op| draft.apply(op, writer)).collect();
+        (answers, draft.plan())
+    }
+
+    fn draft(&self) -> Draft<'_> {
+        Draft {
             image: self,
             edits: BTreeMap::new(),
             tail: Vec::new(),
@@ -264,9 +286,7 @@ impl Image {
             bytes: self.bytes.len() as u64,
             open_end: self.bytes.last().is_some_and(|byte| *byte != b'\n'),
             end_closed: false,
-        };
-        let answers = ops.iter().map(|op| draft.apply(op, writer)).collect();
-        (answers, draft.plan())
+        }
     }
 
     /// Takes over bytes that were written to the end of the file.
@@ -274,7 +294,9 @@ impl Image {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&appended.bytes);
         for record in &appended.records {
-            self.add_slot(start + record.start..start + record.end);
+            let span = start + record.start..start + record.end;
+            let id = self.id_at(&span);
+            self.add_slot(span, id, false);
         }
     }
 }
@@ -311,21 +333,38 @@ impl Draft<'_> {
                 for place in places {
                     self.remove(place);
                 }
-                self.tail_ids.remove(id.as_str());
                 Ok(Outcome::Deleted(id.clone()))
             }
             Op::Query { filter, limit } => Ok(Outcome::Records(self.query(&Filter::new(filter), *limit))),
+            Op::Retain { policy } => Ok(Outcome::Retained(self.retain(policy))),
         }
+    }
+
+    fn retain(&mut self, policy: &RetainPolicy) -> Retained {
+        let places: Vec<Place> = self.places().collect();
+        let (outdated, series) = readings::outdated(places.iter().map(|place| self.text(*place)), policy);
+        let mut removed = Records::new();
+        for (_, place) in places.iter().enumerate().filter(|(position, _)| outdated.contains(position)) {
+            removed.push(Record::served(self.text(*place)).as_bytes());
+            self.remove(*place);
+        }
+        let count = removed.len();
+        Retained { removed: removed.finish(count as u64), kept: (places.len() - count) as u64, series }
+    }
+
+    /// Every record that stands, in the order of the file.
+    fn places(&self) -> impl Iterator<Item = Place> {
+        let slots = (0..offset(self.image.slots.len())).map(Place::Slot);
+        slots.chain((0..self.tail.len()).map(Place::Tail)).filter(|place| !self.text(*place).is_empty())
     }
 
     /// A query between the writes of a batch. The gateway's own queries do not come this way.
     fn query(&self, filter: &Filter, limit: usize) -> Records {
         let mut records = Records::new();
         let mut count = 0;
-        let slots = (0..offset(self.image.slots.len())).map(Place::Slot);
-        for place in slots.chain((0..self.tail.len()).map(Place::Tail)) {
+        for place in self.places() {
             let stored = self.text(place);
-            if !stored.is_empty() && filter.matches(stored, &record::stored_members(stored)) {
+            if filter.matches(stored, &record::stored_members(stored)) {
                 if records.len() < limit {
                     records.push(Record::served(stored).as_bytes());
                 }
@@ -351,7 +390,8 @@ impl Draft<'_> {
     fn find(&self, id: &RecordId) -> Vec<Place> {
         let slots = self.image.slots_of(id.as_str()).into_iter();
         let slots = slots.filter(|slot| !matches!(self.edits.get(slot), Some(None))).map(Place::Slot);
-        let tail = self.tail_ids.get(id.as_str()).into_iter().flatten().copied().map(Place::Tail);
+        let tail = self.tail_ids.get(id.as_str()).into_iter().flatten().copied();
+        let tail = tail.filter(|position| self.tail[*position].is_some()).map(Place::Tail);
         slots.chain(tail).collect()
     }
 
@@ -548,6 +588,13 @@ impl Image {
         let start = memchr::memrchr(b'\n', &self.bytes[..range.start]).map_or(0, |newline| newline + 1);
         let end = memchr::memchr(b'\n', &self.bytes[range.end..]);
         start..end.map_or(self.bytes.len(), |newline| range.end + newline + 1)
+    }
+
+    /// Where the id of the record at `span` lies, if it is a string.
+    fn id_at(&self, span: &Range<usize>) -> Option<Range<usize>> {
+        let stored = &self.bytes[span.clone()];
+        let id = record::id_of(stored, &record::stored_members(stored))?;
+        Some(span.start + id.start..span.start + id.end)
     }
 
     fn remove_slot(&mut self, slot: u32, old: &Self) {

@@ -2,6 +2,7 @@
 //! makes up.
 
 use crate::name::RecordId;
+use crate::readings::{RetainPolicy, Retained};
 use crate::record::{Fields, Record};
 
 /// How many records a query returns when the caller does not say.
@@ -44,6 +45,11 @@ pub enum Op {
         /// How many records to return at most; the count is of all.
         limit: usize,
     },
+    /// Removes the readings that a policy lets go.
+    Retain {
+        /// What to keep.
+        policy: RetainPolicy,
+    },
 }
 
 impl Op {
@@ -55,6 +61,7 @@ impl Op {
             Self::Update { .. } => "update",
             Self::Delete { .. } => "delete",
             Self::Query { .. } => "query",
+            Self::Retain { .. } => "retain",
         }
     }
 }
@@ -68,6 +75,8 @@ pub enum Outcome {
     Deleted(RecordId),
     /// Of query.
     Records(Records),
+    /// Of retain.
+    Retained(Retained),
 }
 
 /// The answer to a query: the stored text of the records, in the order of the file, and the count of all matches.

@@ -151,6 +151,13 @@ impl fmt::Debug for Record {
     }
 }
 
+/// Whether no record in these bytes needs a look by [`repaired`]: they are UTF-8, and no escape starts a surrogate.
+pub(crate) fn is_clean(bytes: &[u8]) -> bool {
+    let surrogates = [&b"\\ud"[..], b"\\uD"];
+    std::str::from_utf8(bytes).is_ok()
+        && surrogates.iter().all(|escape| memchr::memmem::find(bytes, escape).is_none())
+}
+
 /// What is served in place of a stored record whose text strict readers would refuse: `None` when it is fine.
 pub(crate) fn repaired(stored: &[u8]) -> Option<Vec<u8>> {
     let text = String::from_utf8_lossy(stored);

@@ -9,17 +9,18 @@
 use std::ops::Range;
 
 use crate::json;
+use crate::record;
 
 /// What a scan reports, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A whole object: its bytes.
-    Record(Range<usize>),
+    /// A whole object: its bytes, and among them those of its id (with quotes) if that is a string.
+    Record { bytes: Range<usize>, id: Option<Range<usize>> },
     /// The rest of a line that is no record.
     Corrupt { line: usize, bytes: Range<usize>, reason: String },
 }
 
-/// Scans all lines. `found` gets every record with its members, and every corrupt rest.
+/// Scans all lines. `found` gets every record and every corrupt rest.
 pub(crate) fn scan(bytes: &[u8], mut found: impl FnMut(Found)) {
     let mut start = 0;
     let mut line = 0;
@@ -47,9 +48,16 @@ fn scan_line(bytes: &[u8], line: usize, range: Range<usize>, found: &mut impl Fn
         if text[at] != b'{' {
             return found(corrupt(not_an_object(text, at)));
         }
-        match json::scan_object(text, at, |_| {}) {
+        let mut id = None;
+        let scanned = json::scan_object(text, at, |member| {
+            if record::key_is(&text[member.key], "id") {
+                // The last of duplicate keys wins, also when it is no string.
+                id = (text[member.value.start] == b'"').then_some(member.value);
+            }
+        });
+        match scanned {
             Ok(end) => {
-                found(Found::Record(at..end));
+                found(Found::Record { bytes: at..end, id });
                 records += 1;
                 at = end;
             }
@@ -81,7 +89,8 @@ pub(crate) fn skip_padding(bytes: &[u8], mut at: usize) -> usize {
 
 /// The name of the encoding, when the bytes are Unicode text but not UTF-8.
 ///
-/// Without a byte order mark the first two characters tell: JSON starts with two ASCII characters or more, so in
+/// Only the start is looked at, so the caller makes sure that the file holds no record: UTF-16 never does. Without a
+/// byte order mark the first two characters tell: JSON starts with two ASCII characters or more, so in
 /// UTF-16 every other byte is NUL. NUL padding before a record never looks like that.
 pub(crate) fn foreign_encoding(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
@@ -104,7 +113,7 @@ mod tests {
         let mut lines = Vec::new();
         scan(bytes, |found| {
             lines.push(match found {
-                Found::Record(range) => String::from_utf8_lossy(&bytes[range]).into_owned(),
+                Found::Record { bytes: range, .. } => String::from_utf8_lossy(&bytes[range]).into_owned(),
                 Found::Corrupt { line, bytes, reason } => format!("line {line}, bytes {bytes:?}: {reason}"),
             });
         });
@@ -182,10 +191,7 @@ mod tests {
         ) {
             let mut last = 0;
             scan(&bytes, |found| {
-                let range = match found {
-                    Found::Record(range) => range,
-                    Found::Corrupt { bytes, .. } => bytes,
-                };
+                let (Found::Record { bytes: range, .. } | Found::Corrupt { bytes: range, .. }) = found;
                 assert!(last <= range.start && range.start < range.end && range.end <= bytes.len());
                 assert!(!bytes[range.clone()].contains(&b'\n'));
                 last = range.end;

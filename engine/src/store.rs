@@ -120,6 +120,10 @@ impl Store {
         lock(&self.inner.cache).bytes
     }
 
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        self.inner.disk()
+    }
+
     /// The root folder.
     pub fn root(&self) -> &Path {
         &self.inner.root

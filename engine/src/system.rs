@@ -7,8 +7,8 @@ use std::io;
 
 /// The present time and random bytes.
 pub trait System: Send + Sync {
-    /// Seconds since 1970-01-01T00:00:00 UTC.
-    fn unix_seconds(&self) -> i64;
+    /// Nanoseconds since 1970-01-01T00:00:00 UTC, on the clock that the files' times are taken from.
+    fn unix_ns(&self) -> i128;
 
     /// Fills the buffer with random bytes.
     ///
@@ -22,12 +22,12 @@ pub trait System: Send + Sync {
 pub struct OsSystem;
 
 impl System for OsSystem {
-    fn unix_seconds(&self) -> i64 {
+    fn unix_ns(&self) -> i128 {
         #[expect(clippy::disallowed_methods, reason = "this is the door that callers pass in")]
         let now = std::time::SystemTime::now();
         match now.duration_since(std::time::UNIX_EPOCH) {
-            Ok(after) => i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-            Err(before) => i64::try_from(before.duration().as_secs()).map_or(i64::MIN, |seconds| -seconds),
+            Ok(after) => i128::try_from(after.as_nanos()).unwrap_or(i128::MAX),
+            Err(before) => i128::try_from(before.duration().as_nanos()).map_or(i128::MIN, |ns| -ns),
         }
     }
 
@@ -36,8 +36,12 @@ impl System for OsSystem {
     }
 }
 
-/// A time as records carry it: UTC, whole seconds, `2026-11-30T19:33:00+00:00`, with its quotes.
-pub(crate) fn timestamp(unix_seconds: i64) -> Vec<u8> {
+/// The present time as records carry it: UTC, whole seconds, `2026-11-30T19:33:00+00:00`, with its quotes.
+pub(crate) fn timestamp(system: &dyn System) -> Vec<u8> {
+    timestamp_of(i64::try_from(system.unix_ns().div_euclid(1_000_000_000)).unwrap_or(i64::MAX))
+}
+
+fn timestamp_of(unix_seconds: i64) -> Vec<u8> {
     // Beyond the years 1 to 9999 the format has no spelling; a clock that far off is clamped.
     let first =
         time::OffsetDateTime::UNIX_EPOCH.replace_year(1).map_or(0, time::OffsetDateTime::unix_timestamp);
@@ -65,7 +69,7 @@ mod tests {
             (i64::MIN, "\"0001-01-01T00:00:00+00:00\""),
         ];
         for (seconds, text) in cases {
-            assert_eq!(String::from_utf8(timestamp(seconds)).unwrap(), text);
+            assert_eq!(String::from_utf8(timestamp_of(seconds)).unwrap(), text);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use linekeep_engine::{Collection, CollectionName, Error, Fields, Op, Options, Outcome, RecordId, Store};
+use linekeep_engine::{Collection, CollectionName, Error, Fields, Op, Options, Outcome, RecordId, RetainPolicy, Store};
 
 use crate::sim::{Keep, SimDisk, SimSystem};
 
@@ -142,6 +142,7 @@ enum Answer {
     Record(Vec<u8>),
     Deleted,
     Records { records: Vec<Vec<u8>>, count: u64 },
+    Retained { removed: Vec<Vec<u8>>, kept: u64, series: u64 },
     NotFound,
     TooLarge,
 }
@@ -262,6 +263,38 @@ impl Oracle {
         Answer::Deleted
     }
 
+    /// All times that the model writes are the same moment, so the last of the only day is the last of its series.
+    fn retain(&mut self, key: Option<&str>, records_kept: usize) -> Answer {
+        let series_of = |record: &Rec| key.map(|key| record.class_of(key).unwrap_or(NULL));
+        let timed = |record: &Rec| {
+            let ts = record.members.iter().rev().find(|member| member.key == "ts");
+            ts.is_some_and(|ts| ts.text == NOW)
+        };
+        let all: Vec<Rec> = self.records().cloned().collect();
+        let series: std::collections::HashSet<_> = all.iter().map(series_of).collect();
+        let goes: Vec<bool> = (0..all.len())
+            .map(|at| {
+                let later = all[at + 1..].iter().filter(|it| timed(it) && series_of(it) == series_of(&all[at]));
+                timed(&all[at]) && later.count() >= records_kept.max(1)
+            })
+            .collect();
+        let mut at = 0;
+        self.lines.retain_mut(|line| {
+            let before = line.pieces.len();
+            line.pieces.retain(|piece| {
+                if !matches!(piece, Piece::Record(_)) {
+                    return true;
+                }
+                at += 1;
+                !goes[at - 1]
+            });
+            before == line.pieces.len() || line.pieces.iter().any(|piece| !matches!(piece, Piece::Space(_)))
+        });
+        let removed: Vec<Vec<u8>> = all.iter().zip(&goes).filter(|(_, goes)| **goes).map(|(it, _)| served(it)).collect();
+        let kept = (all.len() - removed.len()) as u64;
+        Answer::Retained { removed, kept, series: series.len() as u64 }
+    }
+
     fn query(&self, filter: &[Member], limit: usize) -> Answer {
         let matches = |record: &&Rec| {
             filter.iter().all(|member| record.class_of(&member.key).unwrap_or(NULL) == member.class)
@@ -356,7 +389,6 @@ pub fn run(bytes: &[u8]) {
 
 struct Model {
     disk: SimDisk,
-    system: Arc<SimSystem>,
     path: PathBuf,
     options: Options,
     collection: Collection,
@@ -380,7 +412,7 @@ impl Model {
         let collection = open(&options);
         let path = collection.path().to_path_buf();
         let oracle = Oracle { cap: usize::try_from(cap).expect("a small cap"), ..Oracle::default() };
-        Self { disk, system, path, options, collection, oracle }
+        Self { disk, path, options, collection, oracle }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -405,7 +437,6 @@ impl Model {
             10 | 11 => self.edit(input),
             _ => unreachable!("below 12"),
         }
-        assert_eq!(self.system.unix_seconds, 1_796_067_180);
     }
 
     fn check_answer(&mut self, step: Step, answer: &Result<Outcome, Error>) {
@@ -432,6 +463,7 @@ impl Model {
             Step::Update(id, fields) => self.oracle.update(id, fields),
             Step::Delete(id) => self.oracle.delete(id),
             Step::Query(filter, limit) => self.oracle.query(filter, *limit),
+            Step::Retain(key, records_kept) => self.oracle.retain(*key, *records_kept),
         };
         let answer = match answer {
             Ok(Outcome::Record(record)) => Answer::Record(record.as_bytes().to_vec()),
@@ -440,6 +472,11 @@ impl Model {
                 assert_eq!(records.len(), records.iter().count());
                 Answer::Records { records: records.iter().map(<[u8]>::to_vec).collect(), count: records.count() }
             }
+            Ok(Outcome::Retained(retained)) => Answer::Retained {
+                removed: retained.removed.iter().map(<[u8]>::to_vec).collect(),
+                kept: retained.kept,
+                series: retained.series,
+            },
             Err(Error::NotFound { .. }) => Answer::NotFound,
             Err(Error::TooLarge { size, limit, .. }) => {
                 assert!(size > limit, "{size} > {limit}");
@@ -553,10 +590,11 @@ enum Step {
     Update(String, Vec<Member>),
     Delete(String),
     Query(Vec<Member>, usize),
+    Retain(Option<&'static str>, usize),
 }
 
 fn decode_op(input: &mut Input<'_>) -> (Op, Step) {
-    let kind = input.below(8);
+    let kind = input.below(9);
     let id = (*input.pick(IDS)).to_owned();
     let record_id: RecordId = id.parse().expect("an id");
     let (text, members) = input.fields();
@@ -578,7 +616,13 @@ fn decode_op(input: &mut Input<'_>) -> (Op, Step) {
             }
             (Op::Query { filter, limit }, Step::Query(members, limit))
         }
-        _ => unreachable!("below 8"),
+        8 => {
+            let key = *input.pick(&[None, Some("a")]);
+            let records_kept = input.below(4);
+            let policy = RetainPolicy { key: key.map(str::to_owned), records_kept, ..RetainPolicy::default() };
+            (Op::Retain { policy }, Step::Retain(key, records_kept))
+        }
+        _ => unreachable!("below 9"),
     }
 }
 

@@ -541,20 +541,20 @@ impl Drop for SimFile {
 #[derive(Debug)]
 pub struct SimSystem {
     random: Mutex<Random>,
-    /// Seconds since 1970.
-    pub unix_seconds: i64,
+    /// The time, which stands still.
+    pub unix_ns: i128,
 }
 
 impl SimSystem {
     /// A system whose random bytes follow from the seed.
     pub fn new(seed: u64) -> Self {
-        Self { random: Mutex::new(Random(seed)), unix_seconds: 1_796_067_180 }
+        Self { random: Mutex::new(Random(seed)), unix_ns: 1_796_067_180_000_000_000 }
     }
 }
 
 impl System for SimSystem {
-    fn unix_seconds(&self) -> i64 {
-        self.unix_seconds
+    fn unix_ns(&self) -> i128 {
+        self.unix_ns
     }
 
     fn random(&self, buffer: &mut [u8]) -> io::Result<()> {
