@@ -267,8 +267,14 @@ impl Run<'_> {
     }
 }
 
-fn start(scenario: &Scenario, durability: Durability) -> Run<'_> {
+/// A disk whose files can exchange their names, or one that can only rename.
+fn new_disk(exchange: bool) -> SimDisk {
     let disk = SimDisk::new(Path::new(ROOT));
+    if exchange { disk.with_exchange() } else { disk }
+}
+
+fn start(scenario: &Scenario, durability: Durability, exchange: bool) -> Run<'_> {
+    let disk = new_disk(exchange);
     if let Some(before) = &scenario.before {
         disk.place(&Path::new(ROOT).join("data/c.jsonl"), before);
     }
@@ -277,9 +283,9 @@ fn start(scenario: &Scenario, durability: Durability) -> Run<'_> {
 
 /// One run with a fault, a reboot, a judgement; then a recovery with a second cut, and a judgement.
 /// Returns whether the fault was reached.
-fn try_fault(scenario: &Scenario, durability: Durability, fault: Fault, keep: Keep) -> bool {
-    let context = format!("{}, {durability:?}, {fault:?}, {keep:?}", scenario.name);
-    let run = start(scenario, durability);
+fn try_fault(scenario: &Scenario, (durability, exchange): (Durability, bool), fault: Fault, keep: Keep) -> bool {
+    let context = format!("{}, {durability:?}, exchange {exchange}, {fault:?}, {keep:?}", scenario.name);
+    let run = start(scenario, durability, exchange);
     let mut truth = Truth::new(scenario);
     let collection = run.open(1).unwrap();
     run.disk.arm(Some(fault));
@@ -318,12 +324,14 @@ fn try_fault(scenario: &Scenario, durability: Durability, fault: Fault, keep: Ke
         }
         let fired = run.disk.fired();
         drop(collection);
-        run.disk.reboot(keep);
-        judge(&mut truth, &format!("{context}, then a cut at call {second} of the recovery"));
         if !fired {
             // Nothing failed: the recovery swept the temp files of the first process too.
             let names = run.disk.names(&Path::new(ROOT).join("data"));
             assert_eq!(names.len(), 1, "{context}: {names:?}");
+        }
+        run.disk.reboot(keep);
+        judge(&mut truth, &format!("{context}, then a cut at call {second} of the recovery"));
+        if !fired {
             break;
         }
         // A file that did not exist before must not exist for the next round either.
@@ -335,10 +343,10 @@ fn try_fault(scenario: &Scenario, durability: Durability, fault: Fault, keep: Ke
 }
 
 fn sweep(durability: Durability, what: What, keeps: &[Keep]) {
-    for scenario in scenarios() {
+    for (scenario, exchange) in scenarios().iter().flat_map(|scenario| [(scenario, false), (scenario, true)]) {
         let mut calls = 0;
         while keeps.iter().fold(false, |fired, keep| {
-            try_fault(&scenario, durability, Fault { call: calls, what }, *keep) || fired
+            try_fault(scenario, (durability, exchange), Fault { call: calls, what }, *keep) || fired
         }) {
             calls += 1;
         }
@@ -376,8 +384,14 @@ fn a_killed_process_loses_nothing_that_was_acknowledged_even_without_sync() {
 
 #[test]
 fn the_calls_come_in_the_promised_order() {
+    for exchange in [false, true] {
+        check_order(exchange);
+    }
+}
+
+fn check_order(exchange: bool) {
     let scenario = &scenarios()[2];
-    let run = start(scenario, Durability::Sync);
+    let run = start(scenario, Durability::Sync, exchange);
     let collection = run.open(1).unwrap();
     let log = |op: Op| {
         run.disk.arm(None);
@@ -390,8 +404,13 @@ fn the_calls_come_in_the_promised_order() {
     // The name of a file that another program made is synced with the first append; later ones need only the bytes.
     assert_eq!(log(append()), ["lock c.jsonl", "write c.jsonl", "sync c.jsonl", "sync folder data"]);
     assert_eq!(log(append()), ["lock c.jsonl", "write c.jsonl", "sync c.jsonl"]);
-    let rewrite =
-        ["lock c.jsonl", "create temp", "write temp", "set mode temp", "sync temp", "rename temp", "sync folder data"];
+    let mut rewrite = vec!["lock c.jsonl", "create temp", "write temp", "set mode temp", "sync temp"];
+    if exchange {
+        // The old file, now under the temp name, is removed after all is done.
+        rewrite.extend(["exchange temp", "sync folder data", "remove temp"]);
+    } else {
+        rewrite.extend(["rename temp", "sync folder data"]);
+    }
     assert_eq!(log(Op::Delete { id: "k4".parse().unwrap() }), rewrite);
     assert_eq!(log(append()), ["lock c.jsonl", "write c.jsonl", "sync c.jsonl"]);
 }
@@ -399,7 +418,7 @@ fn the_calls_come_in_the_promised_order() {
 #[test]
 fn a_first_append_makes_the_folder_and_the_name_durable_before_it_returns() {
     let scenario = &scenarios()[0];
-    let run = start(scenario, Durability::Sync);
+    let run = start(scenario, Durability::Sync, true);
     let collection = run.open(1).unwrap();
     run.disk.arm(None);
     collection.append(Fields::new()).unwrap();

@@ -75,6 +75,8 @@ pub trait Disk: Send + Sync {
     fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>>;
     /// Gives a file another name, replacing what has that name, in one step.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Lets two files change their names, in one step. `Unsupported` where the system or the file system cannot.
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
     /// Removes a file's name.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Creates one folder.
@@ -171,6 +173,23 @@ mod real {
 
         fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
             fs::rename(from, to)
+        }
+
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            use rustix::io::Errno;
+            match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+                Err(Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => {
+                    Err(io::ErrorKind::Unsupported.into())
+                }
+                other => other.map_err(io::Error::from),
+            }
+        }
+
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        fn exchange(&self, _one: &Path, _other: &Path) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
         }
 
         fn remove(&self, path: &Path) -> io::Result<()> {

@@ -289,6 +289,24 @@ impl Image {
         }
     }
 
+    /// Those of the lines whose record is not in the image as it stands there, ready for its end.
+    pub(crate) fn missing(&self, lines: &Appended) -> Appended {
+        let mut draft = self.draft();
+        for record in &lines.records {
+            let text = &lines.bytes[record.clone()];
+            let id = record::id_of(text, &record::stored_members(text)).map(|id| json::unescape(&text[id]));
+            let stands = |slot: &u32| &self.bytes[self.slots[*slot as usize].range()] == text;
+            if !id.is_some_and(|id| self.slots_of(&id).iter().any(stands)) {
+                draft.end_closed = draft.open_end;
+                draft.tail.push(Some(text.to_vec()));
+            }
+        }
+        match draft.plan() {
+            Plan::Append(appended) => appended,
+            Plan::Nothing | Plan::Rewrite(_) => Appended { bytes: Vec::new(), records: Vec::new() },
+        }
+    }
+
     /// Takes over bytes that were written to the end of the file.
     pub(crate) fn append(&mut self, appended: &Appended) {
         let start = self.bytes.len();

@@ -68,6 +68,7 @@ struct Inner {
     fired: bool,
     off: bool,
     locked: HashSet<usize>,
+    exchanges: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -94,6 +95,8 @@ enum Rename {
     Remove { path: PathBuf },
     /// One atomic step: the new name has the inode, the old one is gone.
     Move { from: PathBuf, to: PathBuf, inode: usize },
+    /// One atomic step: each name has the other's inode.
+    Exchange { one: PathBuf, other: PathBuf, inodes: (usize, usize) },
 }
 
 impl SimDisk {
@@ -107,6 +110,13 @@ impl SimDisk {
             inner.durable_names.insert(root.to_path_buf(), inode);
         }
         disk
+    }
+
+    /// Lets files exchange their names, as Linux can; without it only the plain rename is there.
+    #[must_use]
+    pub fn with_exchange(self) -> Self {
+        self.lock().exchanges = true;
+        self
     }
 
     /// Puts a file on the disk, durable with its name and the folders above it, as if it had been there for long.
@@ -346,6 +356,10 @@ fn apply_name(names: &mut BTreeMap<PathBuf, usize>, rename: &Rename) {
             names.remove(from);
             names.insert(to.clone(), *inode);
         }
+        Rename::Exchange { one, other, inodes } => {
+            names.insert(one.clone(), inodes.1);
+            names.insert(other.clone(), inodes.0);
+        }
     }
 }
 
@@ -395,6 +409,20 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        let mut inner = self.lock();
+        if !inner.exchanges {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        inner.check("exchange", one, false)?;
+        let inodes = (inner.find(one)?, inner.find(other)?);
+        let now = inner.now();
+        inner.inodes[inodes.0].changed = now;
+        inner.inodes[inodes.1].changed = now;
+        inner.rename(Rename::Exchange { one: one.to_path_buf(), other: other.to_path_buf(), inodes });
+        Ok(())
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.lock();
         inner.check("remove", path, true)?;
@@ -419,9 +447,10 @@ impl Disk for SimDisk {
         let inner = &mut *guard;
         inner.check("sync folder", path, true)?;
         let inside = |rename: &Rename| match rename {
-            Rename::Add { path: it, .. } | Rename::Remove { path: it } | Rename::Move { to: it, .. } => {
-                it.parent() == Some(path)
-            }
+            Rename::Add { path: it, .. }
+            | Rename::Remove { path: it }
+            | Rename::Move { to: it, .. }
+            | Rename::Exchange { one: it, .. } => it.parent() == Some(path),
         };
         for rename in inner.pending_names.iter().filter(|rename| inside(rename)) {
             apply_name(&mut inner.durable_names, rename);

@@ -1,0 +1,593 @@
+//! Writing: the order in which bytes reach the disk.
+//!
+//! A batch from the queue is planned on the image and goes out as one append or one rewrite, under the file's advisory
+//! lock. `// ORDER:` stands on every step that must come before another.
+//!
+//! Another program may change the file at any moment, and takes no lock. So before a write and again after it the file
+//! is compared with what was planned on; what changed in between means that the batch is planned again on what is there
+//! now, and an answer is given only when what it says is found under the name.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{ATTEMPTS_MAX, Collection, Done, Held, READS_MAX, Work};
+use crate::disk::{DiskFile, Open, Stat};
+use crate::error::{Error, Result};
+use crate::image::{Appended, Image, Plan, Writer};
+use crate::op::{Op, Outcome};
+use crate::options::Durability;
+use crate::repair::{self, Repair};
+use crate::sync::lock;
+use crate::system;
+
+impl Collection {
+    pub(super) fn submit(&self, work: Work, stopped: impl Fn() -> Done) -> Done {
+        self.shared.queue.run(work, |batch| self.commit(batch), stopped)
+    }
+
+    /// Does what waits: all operations between two repairs as one batch, so nearly always all of them.
+    fn commit(&self, waiting: Vec<Work>) -> Vec<Done> {
+        let mut done = Vec::with_capacity(waiting.len());
+        let mut groups = Vec::new();
+        for work in waiting {
+            match work {
+                Work::Ops(ops) => groups.push(ops),
+                Work::Repair => {
+                    done.extend(self.commit_ops(std::mem::take(&mut groups)));
+                    done.push(Done::Repair(self.until_steady(|| self.attempt_repair())));
+                }
+            }
+        }
+        done.extend(self.commit_ops(groups));
+        done
+    }
+
+    /// Does a batch. Every operation gets its own answer; a failure of the disk is the answer of all.
+    fn commit_ops(&self, groups: Vec<Vec<Op>>) -> Vec<Done> {
+        let lens: Vec<usize> = groups.iter().map(Vec::len).collect();
+        let batch: Vec<Op> = groups.into_iter().flatten().collect();
+        if batch.is_empty() {
+            return Vec::new();
+        }
+        let answers = match self.until_steady(|| self.attempt(&batch)) {
+            Ok(answers) => answers,
+            Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let mut answers = answers.into_iter();
+        lens.into_iter().map(|len| Done::Ops(answers.by_ref().take(len).collect())).collect()
+    }
+
+    /// Repeats an attempt that found the file changed under it.
+    fn until_steady<T>(&self, attempt: impl Fn() -> Result<Option<T>>) -> Result<T> {
+        for _ in 0..ATTEMPTS_MAX {
+            if let Some(done) = attempt()? {
+                return Ok(done);
+            }
+        }
+        Err(self.unsteady())
+    }
+
+    fn unsteady(&self) -> Error {
+        Error::Busy {
+            operation: "write",
+            path: self.shared.path.clone(),
+            reason: format!("the file changed during each of {ATTEMPTS_MAX} attempts"),
+        }
+    }
+
+    /// One attempt; `None` when the file changed under it and everything is to be done again.
+    fn attempt(&self, batch: &[Op]) -> Result<Option<Vec<Result<Outcome>>>> {
+        let Some(mut file) = self.open_locked()? else {
+            // No file. Plan on nothing first: a batch that writes nothing must not leave an empty file behind.
+            let (answers, plan) = self.plan(&Image::empty(), batch);
+            return match plan {
+                Plan::Nothing => Ok(Some(answers)),
+                Plan::Append(_) | Plan::Rewrite(_) => self.create().map(|()| None),
+            };
+        };
+        let mut writing = self.begin(&mut *file)?;
+        let (answers, plan) = self.plan(&writing.image, batch);
+        let done = match plan {
+            Plan::Nothing => {
+                writing.keep();
+                true
+            }
+            Plan::Append(appended) => match self.write_append(&mut *file, &mut writing, appended)? {
+                Append::Done => true,
+                Append::NotWritten(_) => false,
+                Append::Elsewhere(appended) => {
+                    // The lock goes with the file that nobody finds any more.
+                    drop(writing);
+                    drop(file);
+                    self.append_again(appended)?;
+                    true
+                }
+            },
+            Plan::Rewrite(image) => self.write_rewrite(&mut *file, &mut writing, image)?,
+        };
+        Ok(done.then_some(answers))
+    }
+
+    /// One attempt at a repair; `None` when the file changed under it.
+    fn attempt_repair(&self) -> Result<Option<Repair>> {
+        let Some(mut file) = self.open_locked()? else { return Ok(Some(repair::plan(&[]).0)) };
+        let mut writing = self.begin(&mut *file)?;
+        let (mut repair, bytes) = repair::plan(writing.image.bytes());
+        if repair.steps_count == 0 {
+            writing.keep();
+            return Ok(Some(repair));
+        }
+        let name = repair::kept_name(&self.shared.name, self.store.system());
+        let kept = self.shared.folder.join(name);
+        self.keep_copy(&kept, writing.image.bytes())?;
+        repair.kept = Some(kept.clone());
+        let done = self.write_rewrite(&mut *file, &mut writing, Image::new(bytes))?;
+        if !done {
+            // The next attempt keeps a copy of what it then finds.
+            self.store.disk().remove(&kept).map_err(|error| Error::io("remove", &kept, error))?;
+        }
+        Ok(done.then_some(repair))
+    }
+
+    /// Puts a copy on stable storage under a name that must be free.
+    fn keep_copy(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let failed = |operation| move |error| Error::io(operation, path, error);
+        let mut copy =
+            self.store.disk().open(path, Open::Create { private: true }).map_err(failed("create"))?;
+        write_all(&mut *copy, bytes).map_err(failed("write"))?;
+        // ORDER: the copy and its name are on stable storage before anything is dropped from the original.
+        copy.sync().map_err(failed("sync"))?;
+        self.sync_folder(&self.shared.folder)
+    }
+
+    fn plan(&self, image: &Image, batch: &[Op]) -> (Vec<Result<Outcome>>, Plan) {
+        let system = self.store.system();
+        let mut random = || {
+            let mut bytes = [0; 6];
+            system.random(&mut bytes).map_err(self.io("random source for an id"))?;
+            Ok(bytes)
+        };
+        let mut writer = Writer {
+            collection: self.shared.name.as_str(),
+            bytes_max: self.store.collection_bytes_max(),
+            timestamp: &system::timestamp(system),
+            random: &mut random,
+        };
+        image.plan(batch, &mut writer)
+    }
+
+    /// Opens the file and takes its lock; `None` when there is no file.
+    ///
+    /// The lock belongs to an inode, not to a name: after it is taken the name may be somebody else's new file, whose
+    /// lock it is not. So the inode is compared again under the lock.
+    fn open_locked(&self) -> Result<Option<Box<dyn DiskFile>>> {
+        for _ in 0..ATTEMPTS_MAX {
+            if self.look()?.is_none() {
+                return Ok(None);
+            }
+            let Some(mut file) = self.open(Open::Append)? else { return Ok(None) };
+            self.lock(&mut *file)?;
+            let locked = file.stat().map_err(self.io("stat"))?;
+            if self.look()?.is_some_and(|stat| stat.same_file(&locked)) {
+                return Ok(Some(file));
+            }
+        }
+        Err(Error::Busy {
+            operation: "lock",
+            path: self.shared.path.clone(),
+            reason: format!("the file was replaced during each of {ATTEMPTS_MAX} attempts"),
+        })
+    }
+
+    fn lock(&self, file: &mut dyn DiskFile) -> Result<()> {
+        let limit = Duration::from_millis(self.store.lock_wait_ms_max());
+        let mut waited = Duration::ZERO;
+        let mut pause = Duration::from_micros(50);
+        loop {
+            match file.try_lock() {
+                Ok(true) => return Ok(()),
+                Ok(false) if waited >= limit => {
+                    return Err(Error::Busy {
+                        operation: "lock",
+                        path: self.shared.path.clone(),
+                        reason: format!("another process held the lock for {} ms", limit.as_millis()),
+                    });
+                }
+                Ok(false) => {
+                    std::thread::sleep(pause);
+                    waited += pause;
+                    pause = (pause * 2).min(Duration::from_millis(5));
+                }
+                // Some file systems have no locks (shared storage of a phone, old network mounts).
+                Err(error) if lacks_locks(&error) => {
+                    self.store.notice_no_locks(&self.shared.path, &error);
+                    return Ok(());
+                }
+                Err(error) => return Err(self.io("lock")(error)),
+            }
+        }
+    }
+
+    /// Creates the file, and the folders above it up to the store's root, empty.
+    fn create(&self) -> Result<()> {
+        self.check_folders()?;
+        let disk = self.store.disk();
+        for folder in &self.shared.folders {
+            match disk.create_folder(folder) {
+                Ok(()) => {
+                    let above = folder.parent().unwrap_or(folder);
+                    self.sync_folder(above)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::io("create folder", folder, error)),
+            }
+        }
+        match disk.open(&self.shared.path, Open::Create { private: false }) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(self.io("create")(error)),
+        }
+    }
+
+    /// Brings the image up to date under the file's lock, and marks the collection as being written.
+    fn begin(&self, file: &mut dyn DiskFile) -> Result<Writing<'_>> {
+        let mut state = lock(&self.shared.state);
+        let stat = file.stat().map_err(self.io("stat"))?;
+        let current = match &state.image {
+            Some(held) if held.stat == stat => Some(Arc::clone(&held.image)),
+            Some(_) | None => None,
+        };
+        let (image, stat) = if let Some(image) = current {
+            (image, stat)
+        } else {
+            let before = state.image.take();
+            let (bytes, stat) = self.read_settled(file, before.as_ref())?;
+            let Some(stat) = stat else {
+                return Err(Error::Busy {
+                    operation: "read",
+                    path: self.shared.path.clone(),
+                    reason: format!("the file changed while it was read, {READS_MAX} times"),
+                });
+            };
+            let image = self.image_of(bytes, Some(stat), &mut state)?;
+            state.image = Some(Held { stat, image: Arc::clone(&image) });
+            (image, stat)
+        };
+        if !state.swept {
+            state.swept = true;
+            self.sweep();
+        }
+        state.writing = true;
+        Ok(Writing { collection: self, image, stat, named: state.named, after: After::Forget })
+    }
+
+    /// Puts whole lines at the end.
+    fn write_append(
+        &self,
+        file: &mut dyn DiskFile,
+        writing: &mut Writing<'_>,
+        appended: Appended,
+    ) -> Result<Append> {
+        let before = file.stat().map_err(self.io("stat"))?;
+        if before != writing.stat {
+            return Ok(Append::NotWritten(appended));
+        }
+        let wanted = appended.bytes.len();
+        match file.write(&appended.bytes) {
+            Ok(written) if written == wanted => {}
+            Ok(written) => {
+                let error = format!("only {written} of {wanted} bytes were taken, the disk may be full");
+                self.undo_append(file, before, &appended);
+                return Err(self.io("write")(io::Error::new(io::ErrorKind::WriteZero, error)));
+            }
+            Err(error) => {
+                self.undo_append(file, before, &appended);
+                return Err(self.io("write")(error));
+            }
+        }
+        if self.store.durability() == Durability::Sync {
+            // ORDER: the bytes, then the name they are found under, then the answer.
+            if let Err(error) = file.sync() {
+                // Retrying proves nothing: the system may have dropped the bytes and forgotten that it had to.
+                self.undo_append(file, before, &appended);
+                return Err(self.io("sync")(error));
+            }
+            self.make_name_durable(writing, before)?;
+        }
+        // ORDER: the last look comes before the answer: an editor may have put another file under the name, or emptied
+        // this one, since it was opened; then the lines are not where anybody would find them.
+        let after = file.stat().map_err(self.io("stat"))?;
+        if after.bytes != before.bytes + wanted as u64 || self.look()? != Some(after) {
+            return Ok(Append::Elsewhere(appended));
+        }
+        writing.after = After::Appended(appended, after);
+        Ok(Append::Done)
+    }
+
+    /// Sees to it that lines which were written while somebody replaced the file are in the file that is there now:
+    /// those that are not found in it are added again, as they were.
+    fn append_again(&self, appended: Appended) -> Result<()> {
+        let mut lines = appended;
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(mut file) = self.open_locked()? else {
+                self.create()?;
+                continue;
+            };
+            let mut writing = self.begin(&mut *file)?;
+            lines = writing.image.missing(&lines);
+            match self.write_append(&mut *file, &mut writing, lines)? {
+                Append::Done => return Ok(()),
+                Append::NotWritten(again) | Append::Elsewhere(again) => lines = again,
+            }
+        }
+        Err(self.unsteady())
+    }
+
+    /// Cuts off what a failed append left, and makes that last: a record whose append failed should not come back after a
+    /// power cut. None of it makes the append succeed. What somebody else wrote behind it is left alone.
+    fn undo_append(&self, file: &mut dyn DiskFile, before: Stat, appended: &Appended) {
+        let undo = |file: &mut dyn DiskFile| {
+            if file.stat()?.bytes == before.bytes {
+                return Ok(());
+            }
+            let content = file.read(self.store.read_bytes_max())?;
+            let left = usize::try_from(before.bytes).ok().and_then(|start| content.get(start..));
+            if left.is_some_and(|left| appended.bytes.starts_with(left)) {
+                file.truncate(before.bytes)?;
+                if self.store.durability() == Durability::Sync {
+                    file.sync()?;
+                }
+            }
+            Ok::<(), io::Error>(())
+        };
+        if let Err(error) = undo(file) {
+            let path = self.shared.path.display();
+            tracing::warn!(%path, %error, "a failed append could not be cut off for good");
+        }
+    }
+
+    /// Replaces the file. Returns whether it was done; not, when the file had changed.
+    fn write_rewrite(
+        &self,
+        file: &mut dyn DiskFile,
+        writing: &mut Writing<'_>,
+        image: Image,
+    ) -> Result<bool> {
+        let temp_path = self.shared.folder.join(self.temp_name()?);
+        let failed = |operation| {
+            let path = &temp_path;
+            move |error| Error::io(operation, path, error)
+        };
+        let disk = self.store.disk();
+        let mut temp = disk.open(&temp_path, Open::Create { private: true }).map_err(failed("create"))?;
+        // From here on, what has the temp name is removed on every way out.
+        let mut guard = Temp { collection: self, path: &temp_path, armed: true };
+        write_all(&mut *temp, image.bytes()).map_err(failed("write"))?;
+        temp.set_mode(writing.stat.mode).map_err(failed("set mode"))?;
+        // ORDER: the new bytes are on stable storage before the name points at them, whatever the durability: without
+        // it a power cut could leave an empty file in the place of records that were safe for years.
+        temp.sync().map_err(failed("sync"))?;
+        if !self.swap(file, writing, &*temp, &mut guard)? {
+            return Ok(false);
+        }
+        let replaced = temp.stat().map_err(self.io("stat"))?;
+        if self.store.durability() == Durability::Sync {
+            // ORDER: the name is on stable storage before the answer.
+            self.make_name_durable(writing, replaced)?;
+        }
+        if self.look()? == Some(replaced) {
+            writing.after = After::Replaced(Arc::new(image), replaced);
+        }
+        Ok(true)
+    }
+
+    /// Puts the temp file in the place of the file, if that is still what was read. Returns whether it was.
+    ///
+    /// The two exchange their names, and then the one that was there is compared with what was read: so there is no
+    /// moment at which an editor's save could be overwritten unseen. If it was another, they exchange their names again.
+    /// Where that is not to be had, the comparison comes right before the rename.
+    fn swap(
+        &self,
+        file: &mut dyn DiskFile,
+        writing: &Writing<'_>,
+        temp: &dyn DiskFile,
+        guard: &mut Temp<'_>,
+    ) -> Result<bool> {
+        if self.look()? != Some(writing.stat) {
+            return Ok(false);
+        }
+        let disk = self.store.disk();
+        match disk.exchange(guard.path, &self.shared.path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                if self.read(file)?.0 != writing.image.bytes() || self.look()? != Some(writing.stat) {
+                    return Ok(false);
+                }
+                disk.rename(guard.path, &self.shared.path).map_err(self.io("rename"))?;
+                guard.armed = false;
+                return Ok(true);
+            }
+            Err(error) => return Err(self.io("rename")(error)),
+        }
+        // Until it is known to be what was read, the file that now has the temp name must not be removed.
+        guard.armed = false;
+        let stat = |path| disk.stat(path).map_err(|error| Error::io("stat", path, error));
+        let found = stat(guard.path)?;
+        if found.same_file(&writing.stat) && self.read(file)?.0 == writing.image.bytes() {
+            guard.armed = true;
+            return Ok(true);
+        }
+        let ours = temp.stat().map_err(|error| Error::io("stat", guard.path, error))?;
+        for _ in 0..ATTEMPTS_MAX {
+            disk.exchange(guard.path, &self.shared.path).map_err(self.io("rename back"))?;
+            // A save that came in between is now under the temp name: back with it too.
+            if stat(guard.path)?.same_file(&ours) {
+                guard.armed = true;
+                return Ok(false);
+            }
+        }
+        Err(self.unsteady())
+    }
+
+    /// Syncs the folder unless this file's name is known to be durable already.
+    fn make_name_durable(&self, writing: &mut Writing<'_>, file: Stat) -> Result<()> {
+        let identity = Some((file.device, file.inode));
+        if writing.named != identity {
+            self.sync_folder(&self.shared.folder)?;
+            writing.named = identity;
+        }
+        Ok(())
+    }
+
+    fn sync_folder(&self, folder: &Path) -> Result<()> {
+        match self.store.disk().sync_folder(folder) {
+            Ok(()) => Ok(()),
+            // Shared storage of a phone does not sync folders.
+            Err(error) if lacks_folder_sync(&error) => {
+                self.store.notice_no_folder_sync(folder, &error);
+                Ok(())
+            }
+            Err(error) => Err(Error::io("sync", folder, error)),
+        }
+    }
+}
+
+/// Temp files.
+impl Collection {
+    /// A name that no other process and no other call uses, and that no collection can have.
+    fn temp_name(&self) -> Result<String> {
+        let mut random = [0; 8];
+        self.store.system().random(&mut random).map_err(self.io("random source for a temp file"))?;
+        let process = std::process::id();
+        Ok(format!(".{}.{process}-{:016x}.tmp", self.shared.name.file_name(), u64::from_le_bytes(random)))
+    }
+
+    /// Removes this collection's temp files of processes that no longer run. Called under the collection's lock, so no
+    /// living process is using one of this collection's.
+    fn sweep(&self) {
+        let disk = self.store.disk();
+        let Ok(names) = disk.list(&self.shared.folder) else { return };
+        let prefix = format!(".{}.", self.shared.name.file_name());
+        for name in names {
+            let owner = name.to_str().and_then(|name| {
+                let (process, random) = name.strip_prefix(&prefix)?.strip_suffix(".tmp")?.split_once('-')?;
+                (random.len() == 16).then(|| process.parse::<u32>().ok())?
+            });
+            let Some(owner) = owner.filter(|owner| !disk.process_alive(*owner)) else { continue };
+            let path = self.shared.folder.join(&name);
+            match disk.remove(&path) {
+                Ok(()) => {
+                    tracing::info!(path = %path.display(), process = owner, "removed a dead process's temp file");
+                }
+                Err(error) => tracing::warn!(path = %path.display(), %error, "a stale temp file stays"),
+            }
+        }
+    }
+}
+
+/// A collection between the plan of a batch and its end. Dropping it ends the batch, whichever way it went.
+struct Writing<'a> {
+    collection: &'a Collection,
+    image: Arc<Image>,
+    /// The file that the image is.
+    stat: Stat,
+    named: Option<(u64, u64)>,
+    after: After,
+}
+
+/// How an append ended.
+enum Append {
+    /// The lines are in the file that has the name.
+    Done,
+    /// The file had changed since it was read.
+    NotWritten(Appended),
+    /// They were written, but the file is not the one that has the name, or was emptied meanwhile.
+    Elsewhere(Appended),
+}
+
+/// What becomes of the image.
+enum After {
+    /// It is thrown away.
+    Forget,
+    /// It is as true as before.
+    Keep,
+    /// These lines were put at its end.
+    Appended(Appended, Stat),
+    /// It was replaced.
+    Replaced(Arc<Image>, Stat),
+}
+
+impl Writing<'_> {
+    fn keep(&mut self) {
+        self.after = After::Keep;
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.collection.shared.state);
+        state.writing = false;
+        state.named = self.named;
+        // The state's copy must be the only one, or the append below would copy the whole image.
+        let image = std::mem::replace(&mut self.image, Arc::new(Image::empty()));
+        drop(image);
+        match std::mem::replace(&mut self.after, After::Forget) {
+            After::Forget => state.image = None,
+            After::Keep => {}
+            After::Appended(appended, stat) => {
+                if let Some(held) = &mut state.image {
+                    Arc::make_mut(&mut held.image).append(&appended);
+                    held.stat = stat;
+                }
+            }
+            After::Replaced(image, stat) => state.image = Some(Held { stat, image }),
+        }
+        self.collection.shared.idle.notify_all();
+        self.collection.settle(state);
+    }
+}
+
+/// Removes what has a temp name, while armed.
+struct Temp<'a> {
+    collection: &'a Collection,
+    path: &'a Path,
+    armed: bool,
+}
+
+impl Drop for Temp<'_> {
+    fn drop(&mut self) {
+        if self.armed
+            && let Err(error) = self.collection.store.disk().remove(self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "a temp file could not be removed");
+        }
+    }
+}
+
+fn write_all(file: &mut dyn DiskFile, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(())
+}
+
+fn lacks_locks(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    error.kind() == io::ErrorKind::Unsupported
+        || [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK, Errno::INVAL].map(Some).contains(&errno)
+}
+
+fn lacks_folder_sync(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    error.kind() == io::ErrorKind::Unsupported
+        || [Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::PERM, Errno::ACCESS]
+            .map(Some)
+            .contains(&errno)
+}
