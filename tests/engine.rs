@@ -3,3 +3,4 @@
 mod crash;
 mod fuzz;
 mod model;
+mod processes;

@@ -38,6 +38,8 @@ const ATTEMPTS_MAX: usize = 100;
 const READS_MAX: usize = 5;
 /// How old a save in place must be before the file is taken for whole.
 const SETTLED_NS: i128 = 20_000_000;
+/// How old a change must be in a file that was not seen before and shows no sign of a save in place.
+const SETTLED_UNKNOWN_NS: i128 = 1_000_000;
 /// How often a file that is being saved in place is waited for.
 const SETTLES_MAX: usize = 50;
 
@@ -368,7 +370,7 @@ impl Collection {
     /// collection would show half of it, and a rewrite would put that half in the place of what the editor is still
     /// writing. A save in place gives itself away: the same file no longer starts with what it held. (Another gateway
     /// only adds at the end, or replaces the file.) At first sight of a file there is nothing to compare; then an end
-    /// without a newline is the sign.
+    /// without a newline is the sign, and without that sign a short while without a change is enough.
     fn read_settled(
         &self,
         file: &mut dyn DiskFile,
@@ -377,16 +379,17 @@ impl Collection {
         for _ in 0..SETTLES_MAX {
             let (bytes, stat) = self.read(file)?;
             let Some(seen) = stat else { return Ok((bytes, stat)) };
-            let in_place = match before {
-                Some(held) => held.stat.same_file(&seen) && !bytes.starts_with(held.image.bytes()),
-                None => bytes.last() != Some(&b'\n'),
+            let before = before.filter(|held| held.stat.same_file(&seen));
+            let settled_ns = match before {
+                Some(held) if bytes.starts_with(held.image.bytes()) => 0,
+                None if bytes.last() == Some(&b'\n') => SETTLED_UNKNOWN_NS,
+                Some(_) | None => SETTLED_NS,
             };
             let age = self.store.system().unix_ns() - seen.modified_ns;
-            if !in_place || !(0..SETTLED_NS).contains(&age) {
+            if !(0..settled_ns).contains(&age) {
                 return Ok((bytes, stat));
             }
-            let rest = u64::try_from(SETTLED_NS - age).unwrap_or(0);
-            std::thread::sleep(Duration::from_nanos(rest));
+            std::thread::sleep(Duration::from_nanos(u64::try_from(settled_ns - age).unwrap_or(0)));
         }
         self.read(file)
     }

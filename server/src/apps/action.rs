@@ -125,6 +125,14 @@ pub fn envelope(outcome: &Outcome) -> Vec<u8> {
             json.extend_from_slice(format!(r#","count":{}}}"#, records.count()).as_bytes());
             json
         }
+        Outcome::Retained(retained) => {
+            let mut json = br#"{"ok":true,"removed":"#.to_vec();
+            json.extend_from_slice(retained.removed.as_array());
+            let counts = (retained.removed.count(), retained.kept, retained.series);
+            let rest = format!(r#","count":{},"kept":{},"series":{}}}"#, counts.0, counts.1, counts.2);
+            json.extend_from_slice(rest.as_bytes());
+            json
+        }
     }
 }
 
