@@ -4,3 +4,4 @@ mod crash;
 mod fuzz;
 mod model;
 mod processes;
+mod real_disk;

@@ -120,6 +120,11 @@ impl Store {
         lock(&self.inner.cache).bytes
     }
 
+    /// How many paths the store knows: those in use, those in memory, and a bounded number that nobody uses any more.
+    pub fn handles_len(&self) -> usize {
+        lock(&self.inner.handles).paths.len()
+    }
+
     pub(crate) fn disk(&self) -> &dyn Disk {
         self.inner.disk()
     }

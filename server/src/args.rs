@@ -169,9 +169,47 @@ pub enum DataCommand {
         limit: usize,
     },
     /// Say how the file is: records, bytes, lines that cannot be read, a torn end
+    #[command(
+        long_about = "Say how a collection is: records, bytes, lines that cannot be read, a torn end, duplicate ids.\n\n\
+                      For a folder: all of this for every collection below it, and the files there that look like \
+                      collections but are none."
+    )]
     Health {
+        /// The collection, or a folder
+        path: PathBuf,
+    },
+    /// Thin a collection of readings
+    #[command(
+        long_about = "Thin a collection of readings: keep the last 48 records of each series and, besides those, the \
+                      last record of each UTC day for 396 days back from the series' newest record.\n\nRecords \
+                      without a readable ts, and lines that are no records, stay."
+    )]
+    Retain {
         /// The collection
         file: PathBuf,
+        /// The field whose value tells series apart; without it all records are one series
+        #[arg(long, value_name = "FIELD")]
+        key: Option<String>,
+        /// Only print what would go
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Print what a repair would drop or change; with --apply, do it
+    #[command(
+        long_about = "Print what a repair would drop or change; with --apply, do it.\n\nA repair drops what is never \
+                      served (torn and corrupt lines, NULs, byte order marks), gives each record a line of its own, \
+                      and replaces bytes that are not UTF-8. The file as it was is kept beside it under the name that \
+                      is printed. Nothing else ever drops a byte that you did not name."
+    )]
+    Repair {
+        /// The collection
+        file: PathBuf,
+        /// Only print (the default)
+        #[arg(long, conflicts_with = "apply")]
+        dry_run: bool,
+        /// Do it
+        #[arg(long)]
+        apply: bool,
     },
 }
 

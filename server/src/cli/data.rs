@@ -7,8 +7,8 @@
 use std::{path::Path, process::ExitCode};
 
 use linekeep_engine::{
-    Collection, CollectionName, CorruptLine, Fields, Health, Op, Options, QUERY_LIMIT_DEFAULT, RecordId,
-    Store, TornTail,
+    Collection, CollectionName, CorruptLine, Fields, Health, Op, Options, Outcome, QUERY_LIMIT_DEFAULT,
+    RecordId, Repair, RepairKind, RepairStep, RetainPolicy, Store, TornTail,
 };
 use serde::Serialize;
 
@@ -50,12 +50,48 @@ fn answer(command: &DataCommand) -> Result<Vec<u8>, ApiError> {
             let limit = if *limit == 0 { QUERY_LIMIT_DEFAULT } else { *limit };
             (file, Op::Query { filter: fields(filter)?, limit })
         }
-        DataCommand::Health { file } => {
-            let line = HealthLine { ok: true, health: HealthView::from(open(file)?.health()?) };
-            return serde_json::to_vec(&line).map_err(ApiError::internal);
+        DataCommand::Health { path } if path.is_dir() => return survey(path),
+        DataCommand::Health { path } => {
+            return line(&HealthLine { ok: true, health: HealthView::from(open(path)?.health()?) });
+        }
+        DataCommand::Retain { file, key, dry_run } => {
+            let policy = RetainPolicy { key: key.clone(), ..RetainPolicy::default() };
+            if *dry_run {
+                return Ok(envelope(&Outcome::Retained(open(file)?.retain_dry_run(&policy)?)));
+            }
+            (file, Op::Retain { policy })
+        }
+        DataCommand::Repair { file, apply, .. } => {
+            let collection = open(file)?;
+            let repair = if *apply { collection.repair()? } else { collection.repair_dry_run()? };
+            return line(&RepairLine::new(repair, *apply));
         }
     };
     Ok(envelope(&open(file)?.run(op)?))
+}
+
+fn line(answer: &impl Serialize) -> Result<Vec<u8>, ApiError> {
+    serde_json::to_vec(answer).map_err(ApiError::internal)
+}
+
+/// The health of every collection below a folder.
+fn survey(folder: &Path) -> Result<Vec<u8>, ApiError> {
+    let survey = Store::open(folder, Options::default())?.survey()?;
+    let collections: Vec<SurveyedView> = survey
+        .collections
+        .into_iter()
+        .map(|(path, health)| {
+            let path = path.display().to_string();
+            match health {
+                Ok(health) => SurveyedView { path, health: Some(HealthView::from(health)), error: None },
+                Err(error) => {
+                    SurveyedView { path, health: None, error: Some(ApiError::from(error).detail()) }
+                }
+            }
+        })
+        .collect();
+    let others = survey.others.iter().map(|path| path.display().to_string()).collect();
+    line(&SurveyLine { ok: true, collections, others })
 }
 
 fn open(file: &Path) -> Result<Collection, ApiError> {
@@ -77,12 +113,83 @@ struct HealthLine {
     health: HealthView,
 }
 
+#[derive(Serialize)]
+struct SurveyLine {
+    ok: bool,
+    collections: Vec<SurveyedView>,
+    /// Files that look like collections and are none.
+    others: Vec<String>,
+}
+
+/// One collection of a survey: its health, or why it cannot be read.
+#[derive(Serialize)]
+struct SurveyedView {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health: Option<HealthView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct RepairLine {
+    ok: bool,
+    applied: bool,
+    steps: Vec<RepairStepView>,
+    steps_count: u64,
+    records: u64,
+    bytes_before: u64,
+    bytes_after: u64,
+    /// Where the file as it was is kept.
+    kept: Option<String>,
+}
+
+#[derive(Serialize)]
+struct RepairStepView {
+    line: u64,
+    offset: u64,
+    length: u64,
+    what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl RepairLine {
+    fn new(repair: Repair, applied: bool) -> Self {
+        Self {
+            ok: true,
+            applied,
+            steps: repair.steps.into_iter().map(RepairStepView::from).collect(),
+            steps_count: repair.steps_count,
+            records: repair.records,
+            bytes_before: repair.bytes_before,
+            bytes_after: repair.bytes_after,
+            kept: repair.kept.map(|path| path.display().to_string()),
+        }
+    }
+}
+
+impl From<RepairStep> for RepairStepView {
+    fn from(step: RepairStep) -> Self {
+        let (what, reason) = match step.what {
+            RepairKind::DropCorrupt { reason } => ("drop_corrupt", Some(reason)),
+            RepairKind::DropPadding => ("drop_padding", None),
+            RepairKind::SplitGlued => ("split_glued", None),
+            RepairKind::ReplaceInvalidText => ("replace_invalid_text", None),
+            RepairKind::EndLastLine => ("end_last_line", None),
+        };
+        Self { line: step.line, offset: step.offset, length: step.length, what, reason }
+    }
+}
+
 /// [`Health`] as the command prints it. The engine lists a bounded number of corrupt lines and counts all.
 #[derive(Serialize)]
 struct HealthView {
     records: u64,
     bytes: u64,
     limit_bytes: u64,
+    /// How much of the limit is used, in per cent, rounded up: above 100, only query and delete work.
+    limit_used_percent: u64,
     corrupt_lines: Vec<CorruptLineView>,
     torn_tail: Option<TornTailView>,
     corrupt_lines_count: u64,
@@ -111,6 +218,7 @@ impl From<Health> for HealthView {
             records: health.records,
             bytes: health.bytes,
             limit_bytes: health.collection_bytes_max,
+            limit_used_percent: (health.bytes * 100).div_ceil(health.collection_bytes_max.max(1)),
             corrupt_lines: health.corrupt_lines.into_iter().map(CorruptLineView::from).collect(),
             torn_tail: health.torn_tail.map(TornTailView::from),
             corrupt_lines_count: health.corrupt_lines_count,
@@ -168,16 +276,16 @@ mod tests {
         assert!(text(&DataCommand::Append { file: file.clone(), json: "{".into() }).starts_with("400 "));
         assert!(text(&DataCommand::Delete { file, id: String::new() }).starts_with("400 "));
         let file = folder.path().join("items.txt");
-        assert!(text(&DataCommand::Health { file }).starts_with("400 "));
+        assert!(text(&DataCommand::Health { path: file }).starts_with("400 "));
     }
 
     #[test]
     fn the_health_of_a_missing_file_is_that_of_an_empty_one() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(
-            text(&DataCommand::Health { file: folder.path().join("items.jsonl") }),
+            text(&DataCommand::Health { path: folder.path().join("items.jsonl") }),
             concat!(
-                r#"{"ok":true,"health":{"records":0,"bytes":0,"limit_bytes":5000000,"corrupt_lines":[],"torn_tail":null,"#,
+                r#"{"ok":true,"health":{"records":0,"bytes":0,"limit_bytes":5000000,"limit_used_percent":0,"corrupt_lines":[],"torn_tail":null,"#,
                 r#""corrupt_lines_count":0,"records_without_id":0,"duplicate_ids":0}}"#
             )
         );
