@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use linekeep_engine::{Disk, DiskFile, Kind, Open, Stat, System};
 
@@ -69,6 +70,7 @@ struct Inner {
     off: bool,
     locked: HashSet<usize>,
     exchanges: bool,
+    sync_pause: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -117,6 +119,11 @@ impl SimDisk {
     pub fn with_exchange(self) -> Self {
         self.lock().exchanges = true;
         self
+    }
+
+    /// Makes every sync of a file take so long, as flash does.
+    pub fn pause_syncs(&self, pause: Duration) {
+        self.lock().sync_pause = pause;
     }
 
     /// Puts a file on the disk, durable with its name and the folders above it, as if it had been there for long.
@@ -518,6 +525,8 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        let pause = self.disk.lock().sync_pause;
+        std::thread::sleep(pause);
         let mut guard = self.disk.lock();
         let inner = &mut *guard;
         let off_before = inner.off;
