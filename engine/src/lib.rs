@@ -68,3 +68,8 @@ pub use repair::{REPAIR_STEPS_LISTED_MAX, Repair, RepairKind, RepairStep};
 pub use store::Store;
 pub use survey::{SURVEY_DEPTH_MAX, SURVEY_ENTRIES_MAX, Survey};
 pub use system::{OsSystem, System};
+
+/// The example in the README is compiled and run with the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
