@@ -5,7 +5,6 @@
 //! 1 that is a failure.
 
 use std::env;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -48,8 +47,7 @@ fn missing() -> Option<String> {
 fn first_light(slug: &str, collection: &str) {
     if let Some(missing) = missing() {
         assert_ne!(env::var_os("LINEKEEP_REQUIRE_BROWSER").as_deref(), Some("1".as_ref()), "{missing}");
-        let said = writeln!(std::io::stderr(), "skipped the browser test of {slug}: {missing}");
-        return said.expect("standard error takes a line");
+        return process::tell(&format!("skipped the browser test of {slug}: {missing}"));
     }
     let _one_at_a_time = BROWSER.lock().unwrap_or_else(PoisonError::into_inner);
     let server = TestServer::sample();

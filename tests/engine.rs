@@ -1,5 +1,7 @@
 //! The rigs that prove the engine: one binary, apart from the gateway's, since they need no gateway to be built.
 
+#![expect(clippy::unwrap_used, reason = "a test that meets an error has failed, and the panic says where")]
+
 mod crash;
 mod faults;
 mod fuzz;

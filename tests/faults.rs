@@ -34,7 +34,8 @@ fn call_number(disk: &SimDisk, collection: &Collection, op: Op, verb: &str) -> u
     disk.arm(None);
     collection.run(op).unwrap();
     let log = disk.log();
-    log.iter().position(|line| line.starts_with(verb)).unwrap_or_else(|| panic!("no {verb} in {log:?}")) as u64
+    log.iter().position(|line| line.starts_with(verb)).unwrap_or_else(|| panic!("no {verb} in {log:?}"))
+        as u64
 }
 
 #[test]
@@ -58,7 +59,10 @@ fn a_failed_sync_is_not_retried_into_success() {
     let disk = SimDisk::new(Path::new("/root"));
     disk.place(Path::new(FILE), b"{\"id\":\"a\"}\n");
     let collection = open(&disk);
-    let ops = [Op::Append { fields: fields(r#"{"n":1}"#) }, Op::Update { id: "a".parse().unwrap(), fields: fields(r#"{"n":1}"#) }];
+    let ops = [
+        Op::Append { fields: fields(r#"{"n":1}"#) },
+        Op::Update { id: "a".parse().unwrap(), fields: fields(r#"{"n":1}"#) },
+    ];
     for op in ops {
         let sync = call_number(&disk, &collection, op.clone(), "sync");
         let before = disk.content(Path::new(FILE)).unwrap();
@@ -133,7 +137,8 @@ fn a_repair_keeps_the_file_as_it_was_at_every_fault() {
                 drop(collection);
                 disk.reboot(keep);
                 let context = format!("{what:?} at call {call}, {keep:?}: {repaired:?}");
-                let now = disk.content(Path::new(FILE)).unwrap_or_else(|| panic!("the file is gone: {context}"));
+                let now =
+                    disk.content(Path::new(FILE)).unwrap_or_else(|| panic!("the file is gone: {context}"));
                 let copies: Vec<Vec<u8>> = disk
                     .names(Path::new("/root"))
                     .iter()
@@ -141,7 +146,7 @@ fn a_repair_keeps_the_file_as_it_was_at_every_fault() {
                     .filter_map(|path| disk.content(path))
                     .collect();
                 if now == after {
-                    assert_eq!(copies, [before.clone()], "{context}");
+                    assert_eq!(copies, std::slice::from_ref(&before), "{context}");
                 } else {
                     assert_eq!(now, before, "{context}");
                 }
@@ -179,9 +184,13 @@ fn a_panic_inside_an_operation_leaves_the_path_usable() {
     let disk = SimDisk::new(Path::new("/root"));
     disk.place(Path::new(FILE), b"{\"id\":\"a\"}\n");
     let system = Arc::new(PanickingSystem { armed: AtomicBool::new(false), system: SimSystem::new(1) });
-    let options = Options { disk: Arc::new(disk.clone()), system: Arc::clone(&system) as _, ..Options::default() };
+    let options =
+        Options { disk: Arc::new(disk.clone()), system: Arc::clone(&system) as _, ..Options::default() };
     let collection = open_with(options);
-    for op in [Op::Append { fields: Fields::new() }, Op::Update { id: "a".parse().unwrap(), fields: fields(r#"{"n":1}"#) }] {
+    for op in [
+        Op::Append { fields: Fields::new() },
+        Op::Update { id: "a".parse().unwrap(), fields: fields(r#"{"n":1}"#) },
+    ] {
         let before = disk.content(Path::new(FILE));
         system.armed.store(true, Ordering::SeqCst);
         let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| collection.run(op.clone())));
@@ -196,8 +205,8 @@ fn a_panic_inside_an_operation_leaves_the_path_usable() {
 fn many_operations_at_once_go_out_together() {
     const WRITERS: usize = 64;
     let disk = SimDisk::new(Path::new("/root")).with_exchange();
-    let file: String = (0..WRITERS).map(|number| format!("{{\"id\":\"r{number}\"}}\n")).collect();
-    disk.place(Path::new(FILE), file.as_bytes());
+    let lines: Vec<String> = (0..WRITERS).map(|number| format!("{{\"id\":\"r{number}\"}}\n")).collect();
+    disk.place(Path::new(FILE), lines.concat().as_bytes());
     disk.pause_syncs(Duration::from_millis(100));
     let collection = open(&disk);
     let all_at_once = |op: &(dyn Fn(usize) -> Op + Sync)| {
@@ -251,7 +260,8 @@ fn a_query_during_a_write_sees_the_state_before_it() {
 fn one_slow_collection_does_not_hold_up_another() {
     let disk = SimDisk::new(Path::new("/root"));
     disk.pause_syncs(Duration::from_millis(300));
-    let options = Options { disk: Arc::new(disk.clone()), system: Arc::new(SimSystem::new(1)), ..Options::default() };
+    let options =
+        Options { disk: Arc::new(disk.clone()), system: Arc::new(SimSystem::new(1)), ..Options::default() };
     let store = Store::open(Path::new("/root"), options).unwrap();
     let [slow, quick] = ["slow", "quick"].map(|name| store.collection("", &name.parse().unwrap()).unwrap());
     std::thread::scope(|scope| {

@@ -24,7 +24,13 @@ impl Hammer {
     fn start(root: &Path, first_thread: u64, threads: u64, records: u64, durability: &str) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_hammer"))
             .arg(root)
-            .args(["marks", &first_thread.to_string(), &threads.to_string(), &records.to_string(), durability])
+            .args([
+                "marks",
+                &first_thread.to_string(),
+                &threads.to_string(),
+                &records.to_string(),
+                durability,
+            ])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -104,7 +110,7 @@ fn four_writers_in_two_processes_and_the_command_line_lose_nothing() {
 #[test]
 fn a_killed_writer_loses_nothing_that_it_acknowledged() {
     let rounds = setting("LINEKEEP_KILL_ROUNDS", 200);
-    let mut random = Random(setting("LINEKEEP_KILL_SEED", now_ns() as u64));
+    let mut random = Random(setting("LINEKEEP_KILL_SEED", u64::from(std::process::id())));
     let seed = random.0;
     let mut acknowledged = 0;
     let folder = tempfile::tempdir().unwrap();
@@ -123,8 +129,10 @@ fn a_killed_writer_loses_nothing_that_it_acknowledged() {
         std::thread::sleep(Duration::from_micros(random.below(15_000)));
         hammer.child.kill().unwrap();
         hammer.child.wait().unwrap();
-        let steps: Vec<Step> =
-            std::iter::once(first).chain(lines.map(Result::unwrap)).filter_map(|line| Step::parse(&line)).collect();
+        let steps: Vec<Step> = std::iter::once(first)
+            .chain(lines.map(Result::unwrap))
+            .filter_map(|line| Step::parse(&line))
+            .collect();
         acknowledged += steps.len();
         let states = last_states(&steps);
         known.extend(states.iter().map(|(mark, state)| (*mark, *state)));
@@ -153,10 +161,14 @@ fn a_killed_writer_loses_nothing_that_it_acknowledged() {
             }
         }
     }
-    assert!(acknowledged as u64 > rounds * 4, "only {acknowledged} operations were acknowledged in {rounds} rounds");
+    assert!(
+        acknowledged as u64 > rounds * 4,
+        "only {acknowledged} operations were acknowledged in {rounds} rounds"
+    );
     // The last process's temp file may be there until the next process writes.
     assert_eq!(Cli::new(folder.path()).run(["data", "append", "marks.jsonl", "{}"]).json(0)["ok"], true);
-    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["marks.jsonl"], "temp files of dead processes are swept");
 }
 
@@ -197,7 +209,8 @@ fn an_editor_that_saves_all_the_time_loses_nothing_it_wrote_and_nothing_acknowle
     let file = collection_in(folder.path());
     std::fs::write(&file, "{\"id\":\"first\"}\n").unwrap();
     let records = setting("LINEKEEP_EDITOR_RECORDS", 300);
-    let hammers: Vec<Hammer> = (0..2).map(|it| Hammer::start(folder.path(), it * 2, 2, records, "sync")).collect();
+    let hammers: Vec<Hammer> =
+        (0..2).map(|it| Hammer::start(folder.path(), it * 2, 2, records, "sync")).collect();
     let done = AtomicBool::new(false);
     let (saves, steps) = std::thread::scope(|scope| {
         let editor = scope.spawn(|| edit(&file, &done));
@@ -214,7 +227,8 @@ fn an_editor_that_saves_all_the_time_loses_nothing_it_wrote_and_nothing_acknowle
 
     // A step that lies between two saves was read by the next save, so nothing may have undone it. What was asked or
     // acknowledged while the editor was between reading and saving is the editor's to lose.
-    let clear = |step: &Step| saves.iter().all(|save| step.end_ns < save.start_ns || step.start_ns > save.end_ns);
+    let clear =
+        |step: &Step| saves.iter().all(|save| step.end_ns < save.start_ns || step.start_ns > save.end_ns);
     let mut judged = 0;
     for (mark, state) in last_states(&steps) {
         if steps.iter().filter(|step| step.mark == mark).all(clear) {

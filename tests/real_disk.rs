@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use linekeep_engine::{Collection, CollectionName, Error, Fields, Options, Store, Unsupported};
+use linekeep_engine::{
+    Collection, CollectionName, Error, Fields, Options, Record, RecordId, Store, Unsupported,
+};
 use linekeep_tests::process::binary;
 
 /// Says why a test is not run, or fails where it must run.
 fn skip(what: &str, require: &str) {
-    use std::io::Write as _;
     assert!(std::env::var_os(require).is_none_or(|value| value != "1"), "{what}, and {require}=1 demands it");
-    writeln!(std::io::stderr(), "skipped: {what}").unwrap();
+    linekeep_tests::process::tell(&format!("skipped: {what}"));
 }
 
 fn open(folder: &Path) -> Collection {
@@ -20,6 +21,12 @@ fn open(folder: &Path) -> Collection {
 
 fn fields(json: &str) -> Fields {
     Fields::parse(json.as_bytes()).unwrap()
+}
+
+/// The id that the engine gave to a record.
+fn id_of(record: &Record) -> RecordId {
+    let text = std::str::from_utf8(record.as_bytes()).unwrap();
+    text[7..19].parse().unwrap()
 }
 
 /// The system calls of one command that change something, by file: `write items.jsonl`, and `answer` for standard output.
@@ -42,11 +49,15 @@ fn calls_of(folder: &Path, arguments: &[&str]) -> Option<Vec<String>> {
     let name_of = |path: &str| {
         let path = Path::new(path);
         let name = path.file_name()?.to_str()?;
-        let inside = path.parent() == Some(&folder) || path.parent() == Some(Path::new("")) || path.parent() == Some(Path::new("."));
+        let inside = path.parent() == Some(&folder)
+            || path.parent() == Some(Path::new(""))
+            || path.parent() == Some(Path::new("."));
         let folder_itself = path == folder || path == Path::new(".");
         match name {
             _ if folder_itself => Some("folder".to_owned()),
-            name if inside && name.ends_with(".tmp") => Some("temp".to_owned()),
+            name if inside && Path::new(name).extension().is_some_and(|it| it == "tmp") => {
+                Some("temp".to_owned())
+            }
             name if inside => Some(name.to_owned()),
             _ => None,
         }
@@ -60,7 +71,9 @@ fn calls_of(folder: &Path, arguments: &[&str]) -> Option<Vec<String>> {
         let described = rest.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(path, _)| path);
         let quoted: Vec<&str> = rest.split('"').skip(1).step_by(2).collect();
         match verb {
-            "openat" if rest.contains("O_CREAT") => calls.extend(quoted.first().and_then(|it| name_of(it)).map(|it| format!("create {it}"))),
+            "openat" if rest.contains("O_CREAT") => {
+                calls.extend(quoted.first().and_then(|it| name_of(it)).map(|it| format!("create {it}")));
+            }
             "openat" => {}
             "write" if rest.starts_with("1<") => calls.push("answer".to_owned()),
             "rename" | "renameat" | "renameat2" | "unlink" | "unlinkat" => {
@@ -124,12 +137,16 @@ impl TinyDisk {
 impl Drop for TinyDisk {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg(self.folder.path()).status();
-        assert!(std::thread::panicking() || unmounted.is_ok_and(|status| status.success()), "it is unmounted");
+        assert!(
+            std::thread::panicking() || unmounted.is_ok_and(|status| status.success()),
+            "it is unmounted"
+        );
     }
 }
 
 fn names(folder: &Path) -> Vec<PathBuf> {
-    let mut names: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into()).collect();
+    let mut names: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into()).collect();
     names.sort();
     names
 }
@@ -156,7 +173,7 @@ fn a_full_disk_undoes_what_does_not_fit_and_keeps_everything_else() {
     assert_eq!(std::fs::read(&file).unwrap(), expected, "what did not fit was cut off again");
 
     // No room for a second copy: a rewrite says so and leaves no trace; reading goes on.
-    let id = |at: usize| std::str::from_utf8(&kept[at].as_bytes()[7..19]).unwrap().parse().unwrap();
+    let id = |at: usize| id_of(&kept[at]);
     let error = items.delete(id(0)).unwrap_err();
     assert!(matches!(&error, Error::Io { operation: "write", .. }), "{error}");
     assert_eq!(items.query(&Fields::new(), 1).unwrap().count(), kept.len() as u64);
@@ -179,9 +196,11 @@ fn a_delete_works_on_a_disk_that_has_room_for_the_copy_only() {
         size -= 4096;
     }
     std::fs::write(&ballast, vec![0; size - 4096]).unwrap();
-    assert!(items.append(fields(&format!("{{\"text\":\"{}\"}}", "y".repeat(30_000)))).is_err(), "an append has no room");
-    let id = std::str::from_utf8(&first.as_bytes()[7..19]).unwrap();
-    items.delete(id.parse().unwrap()).unwrap();
+    assert!(
+        items.append(fields(&format!("{{\"text\":\"{}\"}}", "y".repeat(30_000)))).is_err(),
+        "an append has no room"
+    );
+    items.delete(id_of(&first)).unwrap();
     assert_eq!(items.query(&Fields::new(), 10).unwrap().count(), 1);
 }
 
@@ -284,7 +303,8 @@ fn lines_of_any_length_are_served_and_a_file_over_the_cap_can_be_read_and_thinne
 #[test]
 fn ten_thousand_collections_touched_once_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), Options { cache_bytes_max: 64 << 10, ..Options::default() }).unwrap();
+    let store =
+        Store::open(folder.path(), Options { cache_bytes_max: 64 << 10, ..Options::default() }).unwrap();
     std::fs::create_dir(folder.path().join("data")).unwrap();
     for number in 0..10_000 {
         let name: CollectionName = format!("c{number}").parse().unwrap();

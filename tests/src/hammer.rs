@@ -29,7 +29,7 @@ impl State {
     pub fn next(self, mark: u64) -> Option<Self> {
         match self {
             Self::Value(value @ 0..2) => Some(Self::Value(value + 1)),
-            Self::Value(_) => (mark % 3 == 0).then_some(Self::Gone),
+            Self::Value(_) => mark.is_multiple_of(3).then_some(Self::Gone),
             Self::Gone => None,
         }
     }
@@ -54,7 +54,12 @@ impl Step {
         let words: Vec<&str> = line.split(' ').collect();
         let [mark, state, start, end, "."] = words.as_slice() else { return None };
         let state = if *state == "-" { State::Gone } else { State::Value(state.parse().ok()?) };
-        Some(Self { mark: mark.parse().ok()?, state, start_ns: start.parse().ok()?, end_ns: end.parse().ok()? })
+        Some(Self {
+            mark: mark.parse().ok()?,
+            state,
+            start_ns: start.parse().ok()?,
+            end_ns: end.parse().ok()?,
+        })
     }
 }
 
@@ -110,17 +115,18 @@ fn work(collection: &Collection, first_mark: u64, records: u64) -> Result<(), St
         say(mark, "0", start)?;
         let id = std::str::from_utf8(record.as_bytes()).ok().and_then(|text| text.get(7..19));
         let id: RecordId = id.ok_or("a record without an id")?.parse().map_err(told)?;
-        let mut steps: Vec<(&str, Box<dyn Fn() -> linekeep_engine::Result<()>>)> = vec![
-            ("1", Box::new(|| collection.update(id.clone(), fields(1)?).map(drop))),
-            ("2", Box::new(|| collection.set(id.clone(), fields(2)?).map(drop))),
-        ];
-        if mark % 3 == 0 {
-            steps.push(("-", Box::new(|| collection.delete(id.clone()))));
-        }
-        for (state, step) in steps {
+        let mut state = State::Value(0);
+        while let Some(next) = state.next(mark) {
             let start = now_ns();
-            match step() {
-                Ok(()) => say(mark, state, start)?,
+            let id = id.clone();
+            let (state_text, done) = match next {
+                State::Value(1) => ("1", collection.update(id, fields(1).map_err(told)?).map(drop)),
+                State::Value(_) => ("2", collection.set(id, fields(2).map_err(told)?).map(drop)),
+                State::Gone => ("-", collection.delete(id)),
+            };
+            state = next;
+            match done {
+                Ok(()) => say(mark, state_text, start)?,
                 // An editor that saved what it had read before has removed the record: leave it at that.
                 Err(Error::NotFound { .. }) => break,
                 Err(error) => return Err(told(error)),

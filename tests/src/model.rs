@@ -11,7 +11,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use linekeep_engine::{Collection, CollectionName, Error, Fields, Op, Options, Outcome, RecordId, RetainPolicy, Store};
+use linekeep_engine::{
+    Collection, CollectionName, Error, Fields, Op, Options, Outcome, RecordId, RetainPolicy, Store,
+};
 
 use crate::sim::{Keep, SimDisk, SimSystem};
 
@@ -254,7 +256,8 @@ impl Oracle {
         if self.find(id).is_none() {
             return Answer::NotFound;
         }
-        let named = |piece: &Piece| matches!(piece, Piece::Record(record) if record.id.as_deref() == Some(id));
+        let named =
+            |piece: &Piece| matches!(piece, Piece::Record(record) if record.id.as_deref() == Some(id));
         self.lines.retain_mut(|line| {
             let before = line.pieces.len();
             line.pieces.retain(|piece| !named(piece));
@@ -274,7 +277,8 @@ impl Oracle {
         let series: std::collections::HashSet<_> = all.iter().map(series_of).collect();
         let goes: Vec<bool> = (0..all.len())
             .map(|at| {
-                let later = all[at + 1..].iter().filter(|it| timed(it) && series_of(it) == series_of(&all[at]));
+                let later =
+                    all[at + 1..].iter().filter(|it| timed(it) && series_of(it) == series_of(&all[at]));
                 timed(&all[at]) && later.count() >= records_kept.max(1)
             })
             .collect();
@@ -290,7 +294,8 @@ impl Oracle {
             });
             before == line.pieces.len() || line.pieces.iter().any(|piece| !matches!(piece, Piece::Space(_)))
         });
-        let removed: Vec<Vec<u8>> = all.iter().zip(&goes).filter(|(_, goes)| **goes).map(|(it, _)| served(it)).collect();
+        let removed: Vec<Vec<u8>> =
+            all.iter().zip(&goes).filter(|(_, goes)| **goes).map(|(it, _)| served(it)).collect();
         let kept = (all.len() - removed.len()) as u64;
         Answer::Retained { removed, kept, series: series.len() as u64 }
     }
@@ -318,17 +323,18 @@ fn id_member(id: &str) -> Member {
 
 /// A record as the engine writes it.
 fn stored(id: &str, ts: &str, ts_class: Option<Class>, fields: &[Member]) -> Rec {
-    let own = [
-        id_member(id),
-        Member { key: "ts".to_owned(), text: ts.to_owned(), class: ts_class.unwrap_or(201) },
-    ];
+    let own =
+        [id_member(id), Member { key: "ts".to_owned(), text: ts.to_owned(), class: ts_class.unwrap_or(201) }];
     let rest = fields.iter().filter(|member| member.key != "ts").cloned();
     Rec { id: Some(id.to_owned()), members: own.into_iter().chain(rest).collect(), spaced: false }
 }
 
 /// What is served of a record: the spellings of the table with a lone surrogate are the only ones that differ.
 fn served(record: &Rec) -> Vec<u8> {
-    String::from_utf8(record.text()).expect("the oracle's records are UTF-8").replace("\\ud800", "\u{fffd}").into_bytes()
+    String::from_utf8(record.text())
+        .expect("the oracle's records are UTF-8")
+        .replace("\\ud800", "\u{fffd}")
+        .into_bytes()
 }
 
 /// The bytes that steps are decoded from.
@@ -366,17 +372,23 @@ impl Input<'_> {
                 continue;
             }
             given.push(format!("{}: {}", quote(key), spelling.given));
-            members.push(Member { key: key.to_owned(), text: spelling.stored.to_owned(), class: spelling.class });
+            members.push(Member {
+                key: key.to_owned(),
+                text: spelling.stored.to_owned(),
+                class: spelling.class,
+            });
         }
         (format!("{{{}}}", given.join(" ,")), members)
     }
 }
 
+/// How many steps one run takes at most.
+const STEPS_MAX: usize = 200;
+
 /// Runs the steps that the bytes spell, and panics at the first answer or file that is not as the oracle says.
 pub fn run(bytes: &[u8]) {
     let mut input = Input { bytes };
     let mut model = Model::new(&mut input);
-    const STEPS_MAX: usize = 200;
     for _ in 0..STEPS_MAX {
         if input.bytes.is_empty() {
             break;
@@ -420,13 +432,13 @@ impl Model {
             0..=6 => {
                 let (op, parsed) = decode_op(input);
                 let answer = self.collection.run(op);
-                self.check_answer(parsed, &answer);
+                self.check_answer(&parsed, &answer);
             }
             7 | 8 => {
-                let (ops, parsed): (Vec<_>, Vec<_>) = (0..input.below(6) + 1).map(|_| decode_op(input)).unzip();
+                let (ops, parsed): (Vec<_>, Vec<_>) = (0..=input.below(6)).map(|_| decode_op(input)).unzip();
                 let answers = self.collection.run_all(ops);
                 assert_eq!(answers.len(), parsed.len());
-                for (parsed, answer) in parsed.into_iter().zip(&answers) {
+                for (parsed, answer) in parsed.iter().zip(&answers) {
                     self.check_answer(parsed, answer);
                 }
             }
@@ -439,8 +451,8 @@ impl Model {
         }
     }
 
-    fn check_answer(&mut self, step: Step, answer: &Result<Outcome, Error>) {
-        let expected = match &step {
+    fn check_answer(&mut self, step: &Step, answer: &Result<Outcome, Error>) {
+        let expected = match step {
             Step::Append(fields) => {
                 // The id is the engine's; take it from the answer, where it must stand first.
                 let id = match answer {
@@ -449,7 +461,10 @@ impl Model {
                         let id = text.strip_prefix("{\"id\":\"").and_then(|rest| rest.get(..12));
                         let id = id.expect("the id stands first and has 12 characters");
                         assert!(id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{id}");
-                        assert!(self.oracle.records().all(|record| record.id.as_deref() != Some(id)), "a new id");
+                        assert!(
+                            self.oracle.records().all(|record| record.id.as_deref() != Some(id)),
+                            "a new id"
+                        );
                         id.to_owned()
                     }
                     other => {
@@ -470,7 +485,10 @@ impl Model {
             Ok(Outcome::Deleted(_)) => Answer::Deleted,
             Ok(Outcome::Records(records)) => {
                 assert_eq!(records.len(), records.iter().count());
-                Answer::Records { records: records.iter().map(<[u8]>::to_vec).collect(), count: records.count() }
+                Answer::Records {
+                    records: records.iter().map(<[u8]>::to_vec).collect(),
+                    count: records.count(),
+                }
             }
             Ok(Outcome::Retained(retained)) => Answer::Retained {
                 removed: retained.removed.iter().map(<[u8]>::to_vec).collect(),
@@ -547,7 +565,8 @@ impl Model {
             }
             4 => {
                 if at < lines.len()
-                    && let Some(position) = lines[at].pieces.iter().position(|it| matches!(it, Piece::Record(_)))
+                    && let Some(position) =
+                        lines[at].pieces.iter().position(|it| matches!(it, Piece::Record(_)))
                     && let Piece::Record(record) = &mut lines[at].pieces[position]
                 {
                     let spelling = input.pick(SPELLINGS);
@@ -575,7 +594,10 @@ impl Model {
 }
 
 fn repair(text: Vec<u8>) -> Vec<u8> {
-    String::from_utf8(text).expect("the oracle's records are UTF-8").replace("\\ud800", "\u{fffd}").into_bytes()
+    String::from_utf8(text)
+        .expect("the oracle's records are UTF-8")
+        .replace("\\ud800", "\u{fffd}")
+        .into_bytes()
 }
 
 fn open(options: &Options) -> Collection {
@@ -619,7 +641,8 @@ fn decode_op(input: &mut Input<'_>) -> (Op, Step) {
         8 => {
             let key = *input.pick(&[None, Some("a")]);
             let records_kept = input.below(4);
-            let policy = RetainPolicy { key: key.map(str::to_owned), records_kept, ..RetainPolicy::default() };
+            let policy =
+                RetainPolicy { key: key.map(str::to_owned), records_kept, ..RetainPolicy::default() };
             (Op::Retain { policy }, Step::Retain(key, records_kept))
         }
         _ => unreachable!("below 9"),
@@ -650,7 +673,8 @@ fn decode_pieces(input: &mut Input<'_>) -> Vec<Piece> {
                 // The one that starts with a whole record would be a record and a rest; spell it as these two.
                 let corrupt = *input.pick(CORRUPT);
                 if let Some(rest) = corrupt.strip_prefix(b"{\"id\":\"x\"}") {
-                    let record = Rec { id: Some("x".to_owned()), members: vec![id_member("x")], spaced: false };
+                    let record =
+                        Rec { id: Some("x".to_owned()), members: vec![id_member("x")], spaced: false };
                     pieces.push(Piece::Record(record));
                     pieces.push(Piece::Space(" "));
                     pieces.push(Piece::Corrupt(rest.strip_prefix(b" ").expect("it follows a space")));

@@ -4,7 +4,7 @@
 //! arguments, exit status, streams and files are all that is looked at.
 
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -154,6 +154,14 @@ fn collect(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
             Err(error) => format!("{}\n(cannot be read: {error})", String::from_utf8_lossy(&bytes)),
         }
     })
+}
+
+/// Tells whoever runs the tests something, past the test runner's capture.
+///
+/// # Panics
+/// When standard error is closed.
+pub fn tell(text: &str) {
+    writeln!(std::io::stderr(), "{text}").expect("standard error takes a line");
 }
 
 /// Waits for a process to end; `None` when it takes longer than `limit`.

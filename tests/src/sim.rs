@@ -93,12 +93,25 @@ enum Change {
 /// A change of names in one folder: a path that appears with an inode, or disappears.
 #[derive(Debug, Clone)]
 enum Rename {
-    Add { path: PathBuf, inode: usize },
-    Remove { path: PathBuf },
+    Add {
+        path: PathBuf,
+        inode: usize,
+    },
+    Remove {
+        path: PathBuf,
+    },
     /// One atomic step: the new name has the inode, the old one is gone.
-    Move { from: PathBuf, to: PathBuf, inode: usize },
+    Move {
+        from: PathBuf,
+        to: PathBuf,
+        inode: usize,
+    },
     /// One atomic step: each name has the other's inode.
-    Exchange { one: PathBuf, other: PathBuf, inodes: (usize, usize) },
+    Exchange {
+        one: PathBuf,
+        other: PathBuf,
+        inodes: (usize, usize),
+    },
 }
 
 impl SimDisk {
@@ -212,7 +225,7 @@ impl SimDisk {
                         Change::Write { offset, bytes } if decide(&mut random) => {
                             // A third of the kept writes are torn at some byte; torn means the rest is not there.
                             let torn = matches!(keep, Keep::Some(_)) && random.below(3) == 0;
-                            let len = if torn { random.below(bytes.len() as u64 + 1) as usize } else { bytes.len() };
+                            let len = if torn { random.index(bytes.len() + 1) } else { bytes.len() };
                             write_at(&mut inode.durable, offset, &bytes[..len]);
                             // The size may have reached the disk when the bytes have not: they read as zeros.
                             if torn && random.below(2) == 1 {
@@ -279,7 +292,8 @@ impl Inner {
     /// Counts a call and says what it is to do. `frees` marks calls that give room back, which work on a full disk.
     fn call(&mut self, verb: &str, path: &Path, frees: bool) -> Verdict {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let name = if name.ends_with(".tmp") { "temp".to_owned() } else { name };
+        let temp = path.extension().is_some_and(|extension| extension == "tmp");
+        let name = if temp { "temp".to_owned() } else { name };
         self.log.push(format!("{verb} {name}"));
         let number = self.calls;
         self.calls += 1;
@@ -622,5 +636,9 @@ impl Random {
     /// A number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
+    }
+    /// A position below `len`.
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 }
