@@ -430,3 +430,103 @@ fn flags_have_twins_in_the_environment() {
         "it needs no encoding"
     );
 }
+
+#[test]
+fn data_repair_shows_what_it_would_do_and_keeps_the_file_as_it_was_when_it_does_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("items.jsonl");
+    let damaged = b"{\"id\":\"a\"}{\"id\":\"b\"}\n{torn\n{\"id\":\"c\"}";
+    std::fs::write(&file, damaged).unwrap();
+    let cli = Cli::new(folder.path());
+    let steps = serde_json::json!([
+        {"line": 1, "offset": 10, "length": 10, "what": "split_glued"},
+        {"line": 2, "offset": 21, "length": 5, "what": "drop_corrupt", "reason": "unexpected 't'"},
+        {"line": 3, "offset": 27, "length": 10, "what": "end_last_line"},
+    ]);
+    for arguments in [&["data", "repair", "items.jsonl"][..], &["data", "repair", "items.jsonl", "--dry-run"]] {
+        let shown = cli.run(arguments).json(0);
+        assert_eq!((&shown["applied"], &shown["steps"], &shown["kept"]), (&false.into(), &steps, &Value::Null));
+        assert_eq!(std::fs::read(&file).unwrap(), damaged);
+    }
+    let done = cli.run(["data", "repair", "items.jsonl", "--apply"]).json(0);
+    assert_eq!((&done["applied"], &done["steps"], &done["records"]), (&true.into(), &steps, &3.into()));
+    assert_eq!(std::fs::read(&file).unwrap(), b"{\"id\":\"a\"}\n{\"id\":\"b\"}\n{\"id\":\"c\"}\n");
+    let kept = folder.path().join(done["kept"].as_str().unwrap());
+    assert_eq!(std::fs::read(&kept).unwrap(), damaged);
+    let again = cli.run(["data", "repair", "items.jsonl", "--apply"]).json(0);
+    assert_eq!((&again["steps_count"], &again["kept"]), (&0.into(), &Value::Null));
+    assert_eq!(cli.run(["data", "repair", "items.jsonl", "--apply", "--dry-run"]).code, Some(2));
+}
+
+#[test]
+fn data_retain_thins_the_readings_of_the_fixture_to_48_and_one_a_day() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("readings.jsonl");
+    std::fs::copy(fixtures().join("workspace/apps/meteo/data/readings.jsonl"), &file).unwrap();
+    let before = std::fs::read_to_string(&file).unwrap();
+    let cli = Cli::new(folder.path());
+    let dry = cli.run(["data", "retain", "readings.jsonl", "--key", "sensor", "--dry-run"]).json(0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+    let done = cli.run(["data", "retain", "readings.jsonl", "--key", "sensor"]).json(0);
+    assert_eq!((&dry, &done["series"]), (&done, &3.into()));
+
+    // The rule once more, in the plainest words: the text of `ts` sorts as the time does, all of it being UTC.
+    let after = std::fs::read_to_string(&file).unwrap();
+    let mut expected: Vec<&str> = Vec::new();
+    for sensor in ["balcone", "cucina", "orto"] {
+        let own: Vec<&str> = before.lines().filter(|line| line.contains(&format!("\"{sensor}\""))).collect();
+        let day = |line: &str| line.split("\"ts\": \"").nth(1).unwrap()[..10].to_owned();
+        let days: Vec<String> = own.iter().map(|line| day(line)).collect();
+        let mut distinct = days.clone();
+        distinct.dedup();
+        // One reading every few hours without a gap: 396 days back from the last are the last 397 of the days.
+        let oldest = &distinct[distinct.len() - 397];
+        for (at, line) in own.iter().enumerate() {
+            let last_of_day = days.get(at + 1) != Some(&days[at]);
+            if at + 48 >= own.len() || (last_of_day && days[at] >= *oldest) {
+                expected.push(line);
+            }
+        }
+    }
+    let mut left: Vec<&str> = after.lines().collect();
+    left.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(left.len(), expected.len());
+    assert_eq!(left, expected);
+    let count = |text: &str| text.lines().count();
+    assert_eq!(done["removed"].as_array().unwrap().len(), count(&before) - count(&after));
+    assert_eq!(done["kept"], count(&after));
+    let again = cli.run(["data", "retain", "readings.jsonl", "--key", "sensor"]).json(0);
+    assert_eq!(again["count"], 0, "there is nothing left to thin");
+}
+
+#[test]
+fn data_health_of_a_folder_is_the_health_of_every_collection_below_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("app/data");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::create_dir_all(folder.path().join(".trash")).unwrap();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(data.join(name), bytes).unwrap();
+    write("good.jsonl", b"{\"id\":\"a\"}\n{\"id\":\"a\"}\n{\"n\":1}\n");
+    write("bad.jsonl", b"{\"id\":\"a\"}\nnot json\n");
+    write("wide.jsonl", b"\xFF\xFE{\0}\0\n\0");
+    write("big.jsonl", format!("{{\"text\":\"{}\"}}\n", "x".repeat(6_000_000)).as_bytes());
+    write("good (conflicted copy).jsonl", b"{}\n");
+    write("latest.json", b"{}");
+    std::fs::write(folder.path().join(".trash/gone.jsonl"), "{}\n").unwrap();
+    std::os::unix::fs::symlink(data.join("good.jsonl"), data.join("linked.jsonl")).unwrap();
+
+    let survey = Cli::new(folder.path()).run(["data", "health", "."]).json(0);
+    let paths: Vec<&str> = survey["collections"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
+    let names = ["bad", "big", "good", "linked", "wide"].map(|name| format!("app/data/{name}.jsonl"));
+    assert_eq!(paths, names);
+    assert_eq!(survey["others"], serde_json::json!(["app/data/good (conflicted copy).jsonl"]));
+    let of = |at: usize, field: &str| survey["collections"][at]["health"][field].clone();
+    assert_eq!((of(0, "records"), of(0, "corrupt_lines_count")), (1.into(), 1.into()));
+    assert_eq!((of(1, "records"), of(1, "limit_used_percent")), (1.into(), 121.into()));
+    assert_eq!((of(2, "duplicate_ids"), of(2, "records_without_id")), (1.into(), 1.into()));
+    for (at, reason) in [(3, "symbolic link"), (4, "UTF-16LE")] {
+        let error = survey["collections"][at]["error"].as_str().unwrap();
+        assert!(error.contains(reason), "{error}");
+    }
+}
