@@ -443,9 +443,13 @@ fn data_repair_shows_what_it_would_do_and_keeps_the_file_as_it_was_when_it_does_
         {"line": 2, "offset": 21, "length": 5, "what": "drop_corrupt", "reason": "unexpected 't'"},
         {"line": 3, "offset": 27, "length": 10, "what": "end_last_line"},
     ]);
-    for arguments in [&["data", "repair", "items.jsonl"][..], &["data", "repair", "items.jsonl", "--dry-run"]] {
+    for arguments in [&["data", "repair", "items.jsonl"][..], &["data", "repair", "items.jsonl", "--dry-run"]]
+    {
         let shown = cli.run(arguments).json(0);
-        assert_eq!((&shown["applied"], &shown["steps"], &shown["kept"]), (&false.into(), &steps, &Value::Null));
+        assert_eq!(
+            (&shown["applied"], &shown["steps"], &shown["kept"]),
+            (&false.into(), &steps, &Value::Null)
+        );
         assert_eq!(std::fs::read(&file).unwrap(), damaged);
     }
     let done = cli.run(["data", "repair", "items.jsonl", "--apply"]).json(0);
@@ -517,7 +521,8 @@ fn data_health_of_a_folder_is_the_health_of_every_collection_below_it() {
     std::os::unix::fs::symlink(data.join("good.jsonl"), data.join("linked.jsonl")).unwrap();
 
     let survey = Cli::new(folder.path()).run(["data", "health", "."]).json(0);
-    let paths: Vec<&str> = survey["collections"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
+    let paths: Vec<&str> =
+        survey["collections"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
     let names = ["bad", "big", "good", "linked", "wide"].map(|name| format!("app/data/{name}.jsonl"));
     assert_eq!(paths, names);
     assert_eq!(survey["others"], serde_json::json!(["app/data/good (conflicted copy).jsonl"]));

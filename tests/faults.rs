@@ -112,10 +112,7 @@ fn the_engines_own_writes_cause_no_reading() {
         disk.arm(None);
         collection.run(op.clone()).unwrap();
         collection.query(&Fields::new(), 1).unwrap();
-        // A rewrite reads the file that it replaced once more, to be sure of what that was.
-        let reads = disk.log().iter().filter(|line| line.starts_with("read")).count();
-        let compared = usize::from(matches!(op, Op::Update { .. } | Op::Delete { .. }));
-        assert_eq!(reads, compared, "{op:?}: {:?}", disk.log());
+        assert!(!disk.log().iter().any(|line| line.starts_with("read")), "{op:?}: {:?}", disk.log());
     }
 }
 

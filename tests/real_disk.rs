@@ -87,6 +87,8 @@ fn calls_of(folder: &Path, arguments: &[&str]) -> Option<Vec<String>> {
             verb => calls.extend(described.and_then(name_of).map(|it| format!("{verb} {it}"))),
         }
     }
+    // A new file is written in a few pieces.
+    calls.dedup();
     Some(calls)
 }
 

@@ -17,10 +17,12 @@ use std::time::Duration;
 
 use crate::commit::Queue;
 use crate::disk::{DiskFile, Kind, Open, Stat};
+use crate::draft;
 use crate::error::{Error, Result, Unsupported};
 use crate::filter::Filter;
 use crate::health::Health;
 use crate::image::Image;
+use crate::index::Indexes;
 use crate::name::{CollectionName, RecordId};
 use crate::op::{Op, Outcome, Records};
 use crate::readings::{RetainPolicy, Retained};
@@ -91,10 +93,21 @@ struct State {
     warned: Option<Stat>,
 }
 
-/// An image and the state of the file that it was read from.
+/// An image, its indexes, and the state of the file that it was read from.
 struct Held {
     stat: Stat,
     image: Arc<Image>,
+    indexes: Indexes,
+}
+
+impl Held {
+    fn new(stat: Stat, image: Arc<Image>) -> Self {
+        Self { stat, image, indexes: Indexes::default() }
+    }
+
+    fn cost(&self) -> u64 {
+        self.image.cost() + self.indexes.cost()
+    }
 }
 
 impl Collection {
@@ -152,7 +165,7 @@ impl Collection {
     /// # Errors
     /// As [`Collection::query`].
     pub fn retain_dry_run(&self, policy: &RetainPolicy) -> Result<Retained> {
-        self.read_with(|image| image.retain_dry_run(policy))
+        self.read_with(|held| draft::retain_dry_run(&held.image, policy))
     }
 
     /// Drops what is corrupt, puts every record on a line of its own, and keeps the file as it was beside the new one,
@@ -221,7 +234,7 @@ impl Collection {
     /// [`Error::Unsupported`] or [`Error::Io`] when the file cannot be read. A missing file reads as empty.
     pub fn query(&self, filter: &Fields, limit: usize) -> Result<Records> {
         let filter = Filter::new(filter);
-        self.read_with(|image| image.query(&filter, limit))
+        self.read_with(|held| held.indexes.query(&held.image, &filter, limit))
     }
 
     /// Reads the whole file and tells what is in it, the bad lines too.
@@ -428,7 +441,7 @@ impl Collection {
     }
 
     /// Reads the collection as it is acknowledged: from the image if that is still the file.
-    fn read_with<T>(&self, read: impl FnOnce(&Image) -> T) -> Result<T> {
+    fn read_with<T>(&self, read: impl FnOnce(&mut Held) -> T) -> Result<T> {
         let mut state = lock(&self.shared.state);
         loop {
             // What is being written is not acknowledged yet: the image before it is the truth, and a look at the path
@@ -436,27 +449,31 @@ impl Collection {
             if !state.writing {
                 break;
             }
-            if let Some(held) = &state.image {
+            if let Some(held) = &mut state.image {
                 self.touch();
-                return Ok(read(&held.image));
+                return Ok(read(held));
             }
             state = wait(&self.shared.idle, state);
         }
+        let mut nothing = Held::new(Stat::NOTHING, Arc::new(Image::empty()));
         let Some(stat) = self.look()? else {
             state.image = None;
-            return Ok(read(&Image::empty()));
+            return Ok(read(&mut nothing));
         };
         if !state.image.as_ref().is_some_and(|held| held.stat == stat) {
             let before = state.image.take();
-            let Some(mut file) = self.open(Open::Read)? else { return Ok(read(&Image::empty())) };
+            let Some(mut file) = self.open(Open::Read)? else { return Ok(read(&mut nothing)) };
             let (bytes, stat) = self.read_settled(&mut *file, before.as_ref())?;
             let image = self.image_of(bytes, stat, &mut state)?;
-            let Some(stat) = stat else { return Ok(read(&image)) };
-            state.image = Some(Held { stat, image });
+            let Some(stat) = stat else {
+                // What changed while it was read is good for this answer only.
+                return Ok(read(&mut Held::new(Stat::NOTHING, image)));
+            };
+            state.image = Some(Held::new(stat, image));
         }
-        let answer = match &state.image {
-            Some(held) => read(&held.image),
-            None => read(&Image::empty()),
+        let answer = match &mut state.image {
+            Some(held) => read(held),
+            None => read(&mut nothing),
         };
         self.settle(state);
         Ok(answer)
@@ -469,7 +486,7 @@ impl Collection {
     /// Releases the state and tells the store what the image costs now.
     fn settle(&self, state: MutexGuard<'_, State>) {
         self.touch();
-        let cost = state.image.as_ref().map_or(0, |held| held.image.cost());
+        let cost = state.image.as_ref().map_or(0, Held::cost);
         drop(state);
         self.store.charge(&self.shared, cost);
     }

@@ -30,6 +30,10 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// What no file is.
+    pub(crate) const NOTHING: Self =
+        Self { kind: Kind::Other, device: 0, inode: 0, bytes: 0, modified_ns: 0, changed_ns: 0, mode: 0 };
+
     /// Whether both are the same file, in whatever state.
     pub fn same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
@@ -96,6 +100,8 @@ pub trait DiskFile: Send {
     fn stat(&self) -> io::Result<Stat>;
     /// Reads from the start to the end, but at most `bytes_max` bytes and one more.
     fn read(&mut self, bytes_max: u64) -> io::Result<Vec<u8>>;
+    /// Whether these bytes are the whole content.
+    fn matches(&mut self, bytes: &[u8]) -> io::Result<bool>;
     /// One write at the end of the file. Returns how many bytes it took.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// Cuts the file to a length.
@@ -229,6 +235,24 @@ mod real {
             bytes.try_reserve_exact(usize::try_from(expected).map_err(io::Error::other)?)?;
             Read::take(&mut *self, bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
             Ok(bytes)
+        }
+
+        fn matches(&mut self, bytes: &[u8]) -> io::Result<bool> {
+            const CHUNK_BYTES: usize = 64 << 10;
+            self.rewind()?;
+            let mut buffer = vec![0; CHUNK_BYTES.min(bytes.len() + 1)];
+            let mut rest = bytes;
+            loop {
+                match Read::read(self, &mut buffer) {
+                    Ok(0) => return Ok(rest.is_empty()),
+                    Ok(count) => match rest.strip_prefix(&buffer[..count]) {
+                        Some(left) => rest = left,
+                        None => return Ok(false),
+                    },
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
 
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -37,10 +37,12 @@
 mod collection;
 mod commit;
 mod disk;
+mod draft;
 mod error;
 mod filter;
 mod health;
 mod image;
+mod index;
 mod json;
 mod name;
 mod op;

@@ -59,15 +59,12 @@ pub(crate) fn outdated<'a>(
 ) -> (HashSet<usize>, u64) {
     let mut series: HashMap<Vec<u8>, Vec<Reading>> = HashMap::new();
     for (position, stored) in records.enumerate() {
-        let members = record::stored_members(stored);
         let mut name = Vec::new();
         if let Some(key) = &policy.key {
-            let value = record::last_of(stored, &members, key).map(|member| &stored[member.value.clone()]);
-            json::canonical(&mut name, value.unwrap_or(b"null"));
+            json::canonical(&mut name, record::value_of(stored, key).unwrap_or(b"null"));
         }
         let readings = series.entry(name).or_default();
-        let ts = record::last_of(stored, &members, "ts").map(|member| &stored[member.value.clone()]);
-        if let Some(day) = ts.and_then(day_of) {
+        if let Some(day) = record::value_of(stored, "ts").and_then(day_of) {
             readings.push(Reading { position, day });
         }
     }

@@ -268,14 +268,14 @@ fn spacing<'a>(stored: &'a [u8], members: &[Member]) -> (&'a [u8], &'a [u8]) {
 }
 
 /// The members of a record that stands in a file, so was scanned before.
-pub(crate) fn stored_members(stored: &[u8]) -> Vec<Member> {
+fn stored_members(stored: &[u8]) -> Vec<Member> {
     let scanned = json::members(stored, 0);
     debug_assert!(scanned.is_ok(), "only scanned records come here");
     scanned.map(|(members, _)| members).unwrap_or_default()
 }
 
 /// The member that counts for a key: the last one that has it.
-pub(crate) fn last_of<'a>(stored: &[u8], members: &'a [Member], key: &str) -> Option<&'a Member> {
+fn last_of<'a>(stored: &[u8], members: &'a [Member], key: &str) -> Option<&'a Member> {
     members.iter().rev().find(|member| key_is(&stored[member.key.clone()], key))
 }
 
@@ -286,10 +286,26 @@ pub(crate) fn key_is(quoted: &[u8], name: &str) -> bool {
         || (memchr::memchr(b'\\', plain).is_some() || !plain.is_ascii()) && json::unescape(quoted) == name
 }
 
-/// The text of the record's `id` as it stands, if that is a string.
-pub(crate) fn id_of(stored: &[u8], members: &[Member]) -> Option<Range<usize>> {
-    let member = last_of(stored, members, "id")?;
-    (stored.get(member.value.start) == Some(&b'"')).then(|| member.value.clone())
+/// Where the value of a key lies in a record that was scanned: the last one of duplicate keys.
+fn value_range(stored: &[u8], key: &str) -> Option<Range<usize>> {
+    let mut found = None;
+    let scanned = json::scan_object(stored, 0, |member| {
+        if key_is(&stored[member.key], key) {
+            found = Some(member.value);
+        }
+    });
+    debug_assert!(scanned.is_ok(), "only scanned records come here");
+    found
+}
+
+/// The JSON text of a key's value in a record that was scanned.
+pub(crate) fn value_of<'a>(stored: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    value_range(stored, key).map(|range| &stored[range])
+}
+
+/// Where the record's `id` lies, with its quotes, if it is a string.
+pub(crate) fn id_of(stored: &[u8]) -> Option<Range<usize>> {
+    value_range(stored, "id").filter(|range| stored[range.start] == b'"')
 }
 
 /// A new id: 12 lower-case hex digits.

@@ -513,6 +513,12 @@ impl DiskFile for SimFile {
         Ok(seen[..len].to_vec())
     }
 
+    fn matches(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        let mut inner = self.disk.lock();
+        inner.check("compare", &self.path, true)?;
+        Ok(inner.inodes[self.inode].seen == bytes)
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut inner = self.disk.lock();
         let offset = inner.inodes[self.inode].seen.len();

@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use super::{ATTEMPTS_MAX, Collection, Done, Held, READS_MAX, Work};
 use crate::disk::{DiskFile, Open, Stat};
+use crate::draft::{self, Appended, Plan, Rewrite, Writer};
 use crate::error::{Error, Result};
-use crate::image::{Appended, Image, Plan, Writer};
+use crate::image::Image;
 use crate::op::{Op, Outcome};
 use crate::options::Durability;
 use crate::repair::{self, Repair};
@@ -105,7 +106,7 @@ impl Collection {
                     true
                 }
             },
-            Plan::Rewrite(image) => self.write_rewrite(&mut *file, &mut writing, image)?,
+            Plan::Rewrite(rewrite) => self.write_rewrite(&mut *file, &mut writing, rewrite)?,
         };
         Ok(done.then_some(answers))
     }
@@ -123,7 +124,10 @@ impl Collection {
         let kept = self.shared.folder.join(name);
         self.keep_copy(&kept, writing.image.bytes())?;
         repair.kept = Some(kept.clone());
-        let done = self.write_rewrite(&mut *file, &mut writing, Image::new(bytes))?;
+        let rewrite = Rewrite::whole(writing.image.bytes().len(), bytes);
+        let done = self.write_rewrite(&mut *file, &mut writing, rewrite)?;
+        // Nothing of the old image is of use in the new file.
+        writing.after = After::Forget;
         if !done {
             // The next attempt keeps a copy of what it then finds.
             self.store.disk().remove(&kept).map_err(|error| Error::io("remove", &kept, error))?;
@@ -155,7 +159,7 @@ impl Collection {
             timestamp: &system::timestamp(system),
             random: &mut random,
         };
-        image.plan(batch, &mut writer)
+        draft::plan(image, batch, &mut writer)
     }
 
     /// Opens the file and takes its lock; `None` when there is no file.
@@ -252,7 +256,7 @@ impl Collection {
                 });
             };
             let image = self.image_of(bytes, Some(stat), &mut state)?;
-            state.image = Some(Held { stat, image: Arc::clone(&image) });
+            state.image = Some(Held::new(stat, Arc::clone(&image)));
             (image, stat)
         };
         if !state.swept {
@@ -316,7 +320,7 @@ impl Collection {
                 continue;
             };
             let mut writing = self.begin(&mut *file)?;
-            lines = writing.image.missing(&lines);
+            lines = draft::missing(&writing.image, &lines);
             match self.write_append(&mut *file, &mut writing, lines)? {
                 Append::Done => return Ok(()),
                 Append::NotWritten(again) | Append::Elsewhere(again) => lines = again,
@@ -353,7 +357,7 @@ impl Collection {
         &self,
         file: &mut dyn DiskFile,
         writing: &mut Writing<'_>,
-        image: Image,
+        rewrite: Rewrite,
     ) -> Result<bool> {
         let temp_path = self.shared.folder.join(self.temp_name()?);
         let failed = |operation| {
@@ -364,7 +368,9 @@ impl Collection {
         let mut temp = disk.open(&temp_path, Open::Create { private: true }).map_err(failed("create"))?;
         // From here on, what has the temp name is removed on every way out.
         let mut guard = Temp { collection: self, path: &temp_path, armed: true };
-        write_all(&mut *temp, image.bytes()).map_err(failed("write"))?;
+        for piece in rewrite.pieces(writing.image.bytes()) {
+            write_all(&mut *temp, piece).map_err(failed("write"))?;
+        }
         temp.set_mode(writing.stat.mode).map_err(failed("set mode"))?;
         // ORDER: the new bytes are on stable storage before the name points at them, whatever the durability: without
         // it a power cut could leave an empty file in the place of records that were safe for years.
@@ -378,9 +384,15 @@ impl Collection {
             self.make_name_durable(writing, replaced)?;
         }
         if self.look()? == Some(replaced) {
-            writing.after = After::Replaced(Arc::new(image), replaced);
+            writing.after = After::Rewritten(rewrite, replaced);
         }
         Ok(true)
+    }
+
+    /// Whether the file's content is still what the image was read from. Times of files are too coarse to tell two saves
+    /// of equal length apart.
+    fn holds(&self, file: &mut dyn DiskFile, image: &Image) -> Result<bool> {
+        file.matches(image.bytes()).map_err(self.io("read"))
     }
 
     /// Puts the temp file in the place of the file, if that is still what was read. Returns whether it was.
@@ -402,7 +414,7 @@ impl Collection {
         match disk.exchange(guard.path, &self.shared.path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                if self.read(file)?.0 != writing.image.bytes() || self.look()? != Some(writing.stat) {
+                if !self.holds(file, &writing.image)? || self.look()? != Some(writing.stat) {
                     return Ok(false);
                 }
                 disk.rename(guard.path, &self.shared.path).map_err(self.io("rename"))?;
@@ -415,7 +427,7 @@ impl Collection {
         guard.armed = false;
         let stat = |path| disk.stat(path).map_err(|error| Error::io("stat", path, error));
         let found = stat(guard.path)?;
-        if found.same_file(&writing.stat) && self.read(file)?.0 == writing.image.bytes() {
+        if found.same_file(&writing.stat) && self.holds(file, &writing.image)? {
             guard.armed = true;
             return Ok(true);
         }
@@ -515,8 +527,8 @@ enum After {
     Keep,
     /// These lines were put at its end.
     Appended(Appended, Stat),
-    /// It was replaced.
-    Replaced(Arc<Image>, Stat),
+    /// It was rewritten.
+    Rewritten(Rewrite, Stat),
 }
 
 impl Writing<'_> {
@@ -539,10 +551,18 @@ impl Drop for Writing<'_> {
             After::Appended(appended, stat) => {
                 if let Some(held) = &mut state.image {
                     Arc::make_mut(&mut held.image).append(&appended);
+                    held.indexes.after_append(&held.image, appended.records.len());
                     held.stat = stat;
                 }
             }
-            After::Replaced(image, stat) => state.image = Some(Held { stat, image }),
+            After::Rewritten(rewrite, stat) => {
+                if let Some(held) = &mut state.image {
+                    held.indexes.before_rewrite(&held.image, &rewrite);
+                    Arc::make_mut(&mut held.image).rewrite(&rewrite);
+                    held.indexes.after_rewrite(&held.image, &rewrite);
+                    held.stat = stat;
+                }
+            }
         }
         self.collection.shared.idle.notify_all();
         self.collection.settle(state);
