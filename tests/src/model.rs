@@ -389,12 +389,13 @@ const STEPS_MAX: usize = 200;
 pub fn run(bytes: &[u8]) {
     let mut input = Input { bytes };
     let mut model = Model::new(&mut input);
-    for _ in 0..STEPS_MAX {
+    for step in 0..STEPS_MAX {
         if input.bytes.is_empty() {
             break;
         }
         model.step(&mut input);
         model.check_file();
+        model.check_query(step);
     }
     model.check_health();
 }
@@ -428,13 +429,13 @@ impl Model {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(12) {
-            0..=6 => {
+        match input.below(24) {
+            0..=16 => {
                 let (op, parsed) = decode_op(input);
                 let answer = self.collection.run(op);
                 self.check_answer(&parsed, &answer);
             }
-            7 | 8 => {
+            17..=20 => {
                 let (ops, parsed): (Vec<_>, Vec<_>) = (0..=input.below(6)).map(|_| decode_op(input)).unzip();
                 let answers = self.collection.run_all(ops);
                 assert_eq!(answers.len(), parsed.len());
@@ -442,12 +443,12 @@ impl Model {
                     self.check_answer(parsed, answer);
                 }
             }
-            9 => {
+            21 => {
                 self.disk.reboot(Keep::Nothing);
                 self.collection = open(&self.options);
             }
-            10 | 11 => self.edit(input),
-            _ => unreachable!("below 12"),
+            22 | 23 => self.edit(input),
+            _ => unreachable!("below 24"),
         }
     }
 
@@ -529,6 +530,15 @@ impl Model {
         );
         let temps = self.disk.names(self.path.parent().expect("a folder")).len();
         assert_eq!(temps, usize::from(made), "no temp file is left");
+    }
+
+    /// Asks for one field again and again, so that its index is there, and for another value each time.
+    fn check_query(&mut self, step: usize) {
+        let spelling = &SPELLINGS[step % SPELLINGS.len()];
+        let member = Member { key: "a".to_owned(), text: spelling.stored.to_owned(), class: spelling.class };
+        let filter = Fields::parse(format!("{{\"a\":{}}}", spelling.given).as_bytes()).expect("JSON");
+        let answer = self.collection.query(&filter, 3).map(Outcome::Records);
+        self.check_answer(&Step::Query(vec![member], 3), &answer);
     }
 
     fn check_health(&self) {
