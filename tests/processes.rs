@@ -118,8 +118,10 @@ fn a_killed_writer_loses_nothing_that_it_acknowledged() {
     // The file goes on from round to round, so each round also opens what the last kill left.
     let mut known: BTreeMap<u64, State> = BTreeMap::new();
     for round in 0..rounds {
-        if round % 25 == 0 && file.exists() {
-            std::fs::remove_file(&file).unwrap();
+        if round % 25 == 0 {
+            for left in std::fs::read_dir(folder.path()).unwrap() {
+                std::fs::remove_file(left.unwrap().path()).unwrap();
+            }
             known.clear();
         }
         let durability = if round % 2 == 0 { "sync" } else { "flush" };

@@ -107,7 +107,7 @@ fn the_system_calls_come_in_the_promised_order() {
     assert_eq!(set, append, "a set of a new id is an append");
 
     let update = calls_of(folder.path(), &["data", "update", "items.jsonl", "x", "{\"n\":4}"]).unwrap();
-    let before = [lock, "create temp", "write temp", "fchmod temp", "fdatasync temp"];
+    let before = [lock, "create temp", "flock temp", "write temp", "fchmod temp", "fdatasync temp"];
     let exchanged = [&before[..], &["exchange temp", "fsync folder", "remove temp", "answer"]].concat();
     let renamed = [&before[..], &["rename temp", "fsync folder", "answer"]].concat();
     assert!(update == exchanged || update == renamed, "{update:?}");

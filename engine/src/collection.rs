@@ -12,12 +12,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::commit::Queue;
 use crate::disk::{DiskFile, Kind, Open, Stat};
-use crate::draft;
+use crate::draft::{self, Appended, Rewrite};
 use crate::error::{Error, Result, Unsupported};
 use crate::filter::Filter;
 use crate::health::Health;
@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     idle: Condvar,
     /// When the image was last used, in ticks of the store.
     pub(crate) used: AtomicU64,
+    /// Whether the image is to go when the collection is done with it.
+    evicted: AtomicBool,
 }
 
 /// What one caller brings to the queue; it stays together.
@@ -85,12 +87,52 @@ struct State {
     image: Option<Held>,
     /// Whether a batch is between its plan and its end.
     writing: bool,
-    /// The file whose name is known to be on stable storage.
-    named: Option<(u64, u64)>,
+    /// What of the image's file is known to be on stable storage.
+    durable: Durable,
+    /// Whether the file was just created here, so that it may be empty.
+    created: bool,
     /// Whether temp files of dead processes were looked for.
     swept: bool,
     /// The state of the file that was warned about.
     warned: Option<Stat>,
+}
+
+/// What is known of a file before it is read.
+enum Before {
+    /// Nothing.
+    Unknown,
+    /// It was created here a moment ago.
+    Created,
+    /// What it held.
+    Held(Held),
+}
+
+impl State {
+    /// Takes the image, which is not true any more, out of the state.
+    fn forget(&mut self) -> Before {
+        self.durable.content = false;
+        self.durable.name = false;
+        let created = std::mem::take(&mut self.created);
+        match self.image.take() {
+            Some(held) => Before::Held(held),
+            None if created => Before::Created,
+            None => Before::Unknown,
+        }
+    }
+}
+
+/// What is known to be on stable storage.
+#[expect(clippy::struct_excessive_bools, reason = "four facts that are true or not, each by itself")]
+#[derive(Debug, Clone, Copy, Default)]
+struct Durable {
+    /// The file's content.
+    content: bool,
+    /// The file's name.
+    name: bool,
+    /// The names of the folders above it.
+    folders: bool,
+    /// A sync failed: what is there proves nothing until it is written anew.
+    suspect: bool,
 }
 
 /// An image, its indexes, and the state of the file that it was read from.
@@ -107,6 +149,25 @@ impl Held {
 
     fn cost(&self) -> u64 {
         self.image.cost() + self.indexes.cost()
+    }
+
+    /// After these lines were put at the end of the file.
+    fn appended(mut self, appended: &Appended, stat: Stat) -> Self {
+        Arc::make_mut(&mut self.image).append(appended);
+        self.indexes.after_append(&self.image, appended.records.len());
+        Self { stat, ..self }
+    }
+
+    /// After the file was rewritten.
+    fn rewritten(mut self, rewrite: &Rewrite, stat: Stat) -> Self {
+        self.indexes.before_rewrite(&self.image, rewrite);
+        Arc::make_mut(&mut self.image).rewrite(rewrite);
+        if self.image.is_sparse() {
+            // Slots of removed records would pile up; numbered anew, nothing but the bytes stays.
+            return Self::new(stat, Arc::new(Image::new(self.image.bytes().to_vec())));
+        }
+        self.indexes.after_rewrite(&self.image, rewrite);
+        Self { stat, ..self }
     }
 }
 
@@ -143,8 +204,9 @@ impl Collection {
         let names: Vec<&'static str> = ops.iter().map(Op::name).collect();
         let stopped = || names.iter().map(|name| Err(self.stopped(name))).collect();
         match self.submit(Work::Ops(ops), || Done::Ops(stopped())) {
-            Done::Ops(answers) => answers,
-            Done::Repair(_) => stopped(),
+            Done::Ops(answers) if answers.len() == names.len() => answers,
+            // The leader of the batch panicked, and answered for all as for itself.
+            Done::Ops(_) | Done::Repair(_) => stopped(),
         }
     }
 
@@ -289,6 +351,7 @@ impl Shared {
             state: Mutex::new(State::default()),
             idle: Condvar::new(),
             used: AtomicU64::new(0),
+            evicted: AtomicBool::new(false),
         }
     }
 
@@ -296,9 +359,12 @@ impl Shared {
         &self.path
     }
 
-    /// Gives the image's memory back.
+    /// Gives the image's memory back: at once, or, when the collection is busy, when it is done.
     pub(crate) fn evict(&self) {
-        lock(&self.state).image = None;
+        match self.state.try_lock() {
+            Ok(mut state) => state.image = None,
+            Err(_) => self.evicted.store(true, Ordering::Relaxed),
+        }
     }
 }
 
@@ -384,20 +450,24 @@ impl Collection {
     /// writing. A save in place gives itself away: the same file no longer starts with what it held. (Another gateway
     /// only adds at the end, or replaces the file.) At first sight of a file there is nothing to compare; then an end
     /// without a newline is the sign, and without that sign a short while without a change is enough.
-    fn read_settled(
-        &self,
-        file: &mut dyn DiskFile,
-        before: Option<&Held>,
-    ) -> Result<(Vec<u8>, Option<Stat>)> {
+    fn read_settled(&self, file: &mut dyn DiskFile, before: &Before) -> Result<(Vec<u8>, Option<Stat>)> {
         for _ in 0..SETTLES_MAX {
             let (bytes, stat) = self.read(file)?;
             let Some(seen) = stat else { return Ok((bytes, stat)) };
-            let before = before.filter(|held| held.stat.same_file(&seen));
-            let settled_ns = match before {
-                Some(held) if bytes.starts_with(held.image.bytes()) => 0,
-                None if bytes.last() == Some(&b'\n') => SETTLED_UNKNOWN_NS,
-                Some(_) | None => SETTLED_NS,
-            };
+            let settled_ns =
+                match before {
+                    Before::Held(held) if held.stat.same_file(&seen) => {
+                        if bytes.starts_with(held.image.bytes()) { 0 } else { SETTLED_NS }
+                    }
+                    Before::Created if bytes.is_empty() => 0,
+                    Before::Held(_) | Before::Created | Before::Unknown => {
+                        if bytes.last() == Some(&b'\n') {
+                            SETTLED_UNKNOWN_NS
+                        } else {
+                            SETTLED_NS
+                        }
+                    }
+                };
             let age = self.store.system().unix_ns() - seen.modified_ns;
             if !(0..settled_ns).contains(&age) {
                 return Ok((bytes, stat));
@@ -458,12 +528,13 @@ impl Collection {
         let mut nothing = Held::new(Stat::NOTHING, Arc::new(Image::empty()));
         let Some(stat) = self.look()? else {
             state.image = None;
+            self.settle(state);
             return Ok(read(&mut nothing));
         };
         if !state.image.as_ref().is_some_and(|held| held.stat == stat) {
-            let before = state.image.take();
+            let before = state.forget();
             let Some(mut file) = self.open(Open::Read)? else { return Ok(read(&mut nothing)) };
-            let (bytes, stat) = self.read_settled(&mut *file, before.as_ref())?;
+            let (bytes, stat) = self.read_settled(&mut *file, &before)?;
             let image = self.image_of(bytes, stat, &mut state)?;
             let Some(stat) = stat else {
                 // What changed while it was read is good for this answer only.
@@ -484,8 +555,11 @@ impl Collection {
     }
 
     /// Releases the state and tells the store what the image costs now.
-    fn settle(&self, state: MutexGuard<'_, State>) {
+    fn settle(&self, mut state: MutexGuard<'_, State>) {
         self.touch();
+        if self.shared.evicted.swap(false, Ordering::Relaxed) {
+            state.image = None;
+        }
         let cost = state.image.as_ref().map_or(0, Held::cost);
         drop(state);
         self.store.charge(&self.shared, cost);

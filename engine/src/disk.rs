@@ -2,7 +2,7 @@
 //!
 //! Everything the engine does to files goes through [`Disk`] and [`DiskFile`], so a test can count the calls, fail the
 //! n-th one, tear a write, or lose what was not synced. [`FileDisk`] is the real thing. The calls are as plain as the
-//! system calls under them: what order they come in, and what a failure means, is decided in `collection.rs`.
+//! system calls under them: what order they come in, and what a failure means, is decided in `collection/write.rs`.
 //!
 //! Unix only: the promises rest on inodes, `O_NOFOLLOW`, and the sync of a directory.
 
@@ -27,12 +27,22 @@ pub struct Stat {
     pub changed_ns: i128,
     /// The permission bits.
     pub mode: u32,
+    /// The user and the group that own it.
+    pub owner: (u32, u32),
 }
 
 impl Stat {
     /// What no file is.
-    pub(crate) const NOTHING: Self =
-        Self { kind: Kind::Other, device: 0, inode: 0, bytes: 0, modified_ns: 0, changed_ns: 0, mode: 0 };
+    pub(crate) const NOTHING: Self = Self {
+        kind: Kind::Other,
+        device: 0,
+        inode: 0,
+        bytes: 0,
+        modified_ns: 0,
+        changed_ns: 0,
+        mode: 0,
+        owner: (0, 0),
+    };
 
     /// Whether both are the same file, in whatever state.
     pub fn same_file(&self, other: &Self) -> bool {
@@ -85,7 +95,7 @@ pub trait Disk: Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Creates one folder.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
-    /// Puts the names in a folder on stable storage.
+    /// Puts the names in a folder on stable storage. `Unsupported` where the file system cannot.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
     /// The names in a folder, in no particular order.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
@@ -108,10 +118,10 @@ pub trait DiskFile: Send {
     fn truncate(&mut self, bytes: u64) -> io::Result<()>;
     /// Puts content and size on stable storage.
     fn sync(&mut self) -> io::Result<()>;
-    /// Takes the exclusive advisory lock if it is free.
+    /// Takes the exclusive advisory lock if it is free. `Unsupported` where the file system has none.
     fn try_lock(&mut self) -> io::Result<bool>;
-    /// Sets the permission bits.
-    fn set_mode(&mut self, mode: u32) -> io::Result<()>;
+    /// Gives the file the permission bits of another, and its owner as far as this process may.
+    fn set_access(&mut self, like: &Stat) -> io::Result<()>;
 }
 
 /// The operating system's files.
@@ -128,6 +138,17 @@ mod real {
     use std::path::Path;
 
     use rustix::fs::OFlags;
+    use rustix::io::Errno;
+
+    /// Names what a file system cannot do as such; `also` are the answers that mean it for this call besides.
+    fn unsupported(error: io::Error, also: &[Errno]) -> io::Error {
+        match Errno::from_io_error(&error) {
+            Some(errno) if [Errno::NOSYS, Errno::OPNOTSUPP].contains(&errno) || also.contains(&errno) => {
+                io::Error::new(io::ErrorKind::Unsupported, error)
+            }
+            Some(_) | None => error,
+        }
+    }
 
     impl From<&Metadata> for Stat {
         fn from(metadata: &Metadata) -> Self {
@@ -149,6 +170,7 @@ mod real {
                 modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
                 changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
                 mode: metadata.mode() & 0o7777,
+                owner: (metadata.uid(), metadata.gid()),
             }
         }
     }
@@ -184,13 +206,8 @@ mod real {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
             use rustix::fs::{CWD, RenameFlags, renameat_with};
-            use rustix::io::Errno;
-            match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
-                Err(Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => {
-                    Err(io::ErrorKind::Unsupported.into())
-                }
-                other => other.map_err(io::Error::from),
-            }
+            renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)
+                .map_err(|error| unsupported(error.into(), &[Errno::INVAL, Errno::PERM]))
         }
 
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -207,7 +224,8 @@ mod real {
         }
 
         fn sync_folder(&self, path: &Path) -> io::Result<()> {
-            File::open(path)?.sync_all()
+            let folder = File::open(path)?;
+            folder.sync_all().map_err(|error| unsupported(error, &[Errno::INVAL, Errno::PERM]))
         }
 
         fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
@@ -277,12 +295,26 @@ mod real {
             match fs4::FileExt::try_lock(self) {
                 Ok(()) => Ok(true),
                 Err(fs4::TryLockError::WouldBlock) => Ok(false),
-                Err(fs4::TryLockError::Error(error)) => Err(error),
+                Err(fs4::TryLockError::Error(error)) => Err(unsupported(error, &[Errno::PERM])),
             }
         }
 
-        fn set_mode(&mut self, mode: u32) -> io::Result<()> {
-            self.set_permissions(fs::Permissions::from_mode(mode))
+        fn set_access(&mut self, like: &Stat) -> io::Result<()> {
+            let now = DiskFile::stat(self)?;
+            if now.owner != like.owner {
+                // Only the superuser may: without this, an edit by root would lock a gateway out of its own file.
+                let owner = Some(rustix::fs::Uid::from_raw(like.owner.0));
+                let group = Some(rustix::fs::Gid::from_raw(like.owner.1));
+                match rustix::fs::fchown(&*self, owner, group) {
+                    Ok(()) | Err(rustix::io::Errno::PERM | rustix::io::Errno::OPNOTSUPP) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            // Where all files have one mode (FAT, shared storage of a phone) there is nothing to keep.
+            match self.set_permissions(fs::Permissions::from_mode(like.mode)) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                other => other,
+            }
         }
     }
 }

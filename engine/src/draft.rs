@@ -6,7 +6,9 @@
 //! Invariant: a plan keeps every byte that does not belong to a record that one of its operations names.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::ops::Range;
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::filter::Filter;
@@ -62,6 +64,11 @@ pub(crate) struct Cut {
 }
 
 impl Rewrite {
+    /// The same bytes in a new file, and lines behind them.
+    pub(crate) fn appending(old_bytes: usize, appended: Appended) -> Self {
+        Self { cuts: Vec::new(), removed: Vec::new(), appended, old_bytes }
+    }
+
     /// Every byte of a file gives way to others.
     pub(crate) fn whole(old_bytes: usize, bytes: Vec<u8>) -> Self {
         let cut = Cut { slot: 0, range: 0..old_bytes, text: Vec::new() };
@@ -167,7 +174,8 @@ pub(crate) fn missing(image: &Image, lines: &Appended) -> Appended {
     for record in &lines.records {
         let text = &lines.bytes[record.clone()];
         let id = record::id_of(text).map(|id| json::unescape(&text[id]));
-        if !id.is_some_and(|id| image.slots_of(&id).iter().any(|slot| image.stored(*slot) == text)) {
+        // By the id alone: whoever replaced the file may have spelled or changed the record otherwise.
+        if id.is_none_or(|id| image.slots_of(&id).is_empty()) {
             draft.end_closed = draft.open_end;
             draft.tail.push(Some(text.to_vec()));
         }
@@ -270,7 +278,8 @@ impl<'a> Draft<'a> {
                 return Ok(id);
             }
         }
-        Err(Error::invalid(format!("the random source gave {TRIES_MAX} ids that are taken")))
+        let error = io::Error::other(format!("it gave {TRIES_MAX} ids in a row that are taken"));
+        Err(Error::io("random source", Path::new("an id"), error))
     }
 
     /// Every record with this id, in the order of the file.

@@ -108,6 +108,12 @@ impl Image {
         self.records == 0
     }
 
+    /// Whether most slots are empty.
+    pub(crate) fn is_sparse(&self) -> bool {
+        const EMPTY_MIN: usize = 1024;
+        self.slots.len() > 2 * self.records + EMPTY_MIN
+    }
+
     /// The bytes of the file.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -225,7 +231,8 @@ impl Image {
 
     /// Takes over a rewrite of the file.
     pub(crate) fn rewrite(&mut self, rewrite: &Rewrite) {
-        for slot in &rewrite.removed {
+        // From the end, so that lists of slots lose their last entries first.
+        for slot in rewrite.removed.iter().rev() {
             self.remove_slot(*slot);
         }
         // The slots between two cuts move by the same distance; those that were replaced get their place from the cut.
@@ -308,9 +315,13 @@ fn shift(slots: &mut [Slot], old: usize, new: usize) {
 
 /// Makes the cuts in the bytes: one in place, several in one pass into a new buffer.
 fn splice(bytes: &mut Vec<u8>, rewrite: &Rewrite) {
-    if let [cut] = rewrite.cuts.as_slice() {
-        bytes.splice(cut.range.clone(), cut.text.iter().copied());
-        return;
+    match rewrite.cuts.as_slice() {
+        [] => return,
+        [cut] => {
+            bytes.splice(cut.range.clone(), cut.text.iter().copied());
+            return;
+        }
+        [_, _, ..] => {}
     }
     let mut new = Vec::with_capacity(rewrite.bytes_len());
     for piece in rewrite.kept_pieces(bytes) {

@@ -21,6 +21,8 @@ use crate::record;
 
 /// Indexes of one collection at most.
 const INDEXES_MAX: usize = 8;
+/// Fields of one filter that may get an index.
+const INDEXED_FIELDS_MAX: usize = 3;
 /// Fields at most that are remembered as asked for once.
 const ASKED_MAX: usize = 32;
 
@@ -52,7 +54,7 @@ impl Indexes {
         if filter.is_empty() {
             return image.query(filter, limit);
         }
-        for key in filter.keys() {
+        for key in filter.keys().take(INDEXED_FIELDS_MAX) {
             self.ask(image, key);
         }
         self.ticks += 1;
@@ -102,7 +104,8 @@ impl Indexes {
     /// Takes out the records that a rewrite removes or replaces; the image must still be the one before it.
     pub(crate) fn before_rewrite(&mut self, image: &Image, rewrite: &Rewrite) {
         for index in &mut self.fields {
-            for slot in rewrite.removed.iter().copied().chain(rewrite.replaced()) {
+            // From the end, so that lists of slots lose their last entries first.
+            for slot in rewrite.removed.iter().rev().copied().chain(rewrite.replaced()) {
                 index.remove(image, slot);
             }
         }

@@ -100,12 +100,12 @@ pub(crate) fn plan(bytes: &[u8]) -> (Repair, Vec<u8>) {
 }
 
 /// The name for the file as it was: beside the collection, never taken for one, never overwritten.
-pub(crate) fn kept_name(name: &CollectionName, system: &dyn System) -> String {
+pub(crate) fn kept_name(name: &CollectionName, system: &dyn System, random: u64) -> String {
     let stamp = system::timestamp(system);
     let stamp: String =
         stamp.iter().map(|byte| char::from(*byte)).filter(char::is_ascii_alphanumeric).collect();
     let stamp = stamp.strip_suffix("0000").unwrap_or(&stamp);
-    format!("{}.before-repair-{stamp}Z", name.file_name())
+    format!("{}.before-repair-{stamp}Z-{random:016x}", name.file_name())
 }
 
 fn range_of(found: &Found) -> std::ops::Range<usize> {

@@ -56,7 +56,7 @@ pub struct SimDisk {
     inner: Arc<Mutex<Inner>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Inner {
     inodes: Vec<Inode>,
     names: BTreeMap<PathBuf, usize>,
@@ -137,6 +137,12 @@ impl SimDisk {
     /// Makes every sync of a file take so long, as flash does.
     pub fn pause_syncs(&self, pause: Duration) {
         self.lock().sync_pause = pause;
+    }
+
+    /// Another disk in the same state.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self { inner: Arc::new(Mutex::new(self.lock().clone())) }
     }
 
     /// Puts a file on the disk, durable with its name and the folders above it, as if it had been there for long.
@@ -244,7 +250,18 @@ impl SimDisk {
                     apply_name(&mut inner.durable_names, &rename);
                 }
             }
-            inner.names.clone_from(&inner.durable_names);
+            // What lies in a folder whose own name was lost is lost with it.
+            let durable = &inner.durable_names;
+            let reached = |path: &PathBuf| {
+                path.ancestors()
+                    .skip(1)
+                    .all(|it| it == Path::new("/") || it == Path::new("") || durable.contains_key(it))
+            };
+            inner.names = durable
+                .iter()
+                .filter(|(path, _)| reached(path))
+                .map(|(path, inode)| (path.clone(), *inode))
+                .collect();
         }
         inner.durable_names.clone_from(&inner.names);
         inner.pending_names.clear();
@@ -333,6 +350,7 @@ impl Inner {
             modified_ns: it.modified,
             changed_ns: it.changed,
             mode: it.mode,
+            owner: (0, 0),
         }
     }
 
@@ -466,6 +484,8 @@ impl Disk for SimDisk {
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let mut guard = self.lock();
         let inner = &mut *guard;
+        // A sync of a folder that fails leaves its names pending: file systems keep them in a journal, which they write
+        // later or stop working.
         inner.check("sync folder", path, true)?;
         let inside = |rename: &Rename| match rename {
             Rename::Add { path: it, .. }
@@ -579,10 +599,10 @@ impl DiskFile for SimFile {
         Ok(self.locked)
     }
 
-    fn set_mode(&mut self, mode: u32) -> io::Result<()> {
+    fn set_access(&mut self, like: &Stat) -> io::Result<()> {
         let mut inner = self.disk.lock();
         inner.check("set mode", &self.path, false)?;
-        inner.inodes[self.inode].mode = mode;
+        inner.inodes[self.inode].mode = like.mode;
         Ok(())
     }
 }

@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ATTEMPTS_MAX, Collection, Done, Held, READS_MAX, Work};
+use super::{ATTEMPTS_MAX, Collection, Done, Durable, Held, READS_MAX, Work};
 use crate::disk::{DiskFile, Open, Stat};
 use crate::draft::{self, Appended, Plan, Rewrite, Writer};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unsupported};
 use crate::image::Image;
 use crate::op::{Op, Outcome};
 use crate::options::Durability;
@@ -90,9 +90,12 @@ impl Collection {
         };
         let mut writing = self.begin(&mut *file)?;
         let (answers, plan) = self.plan(&writing.image, batch);
-        let done = match plan {
+        let done = match self.beyond_doubt(&writing, plan, &answers) {
             Plan::Nothing => {
-                writing.keep();
+                if answers.iter().any(acknowledges) {
+                    self.make_durable(&mut *file, &mut writing)?;
+                }
+                writing.after = After::Keep;
                 true
             }
             Plan::Append(appended) => match self.write_append(&mut *file, &mut writing, appended)? {
@@ -117,10 +120,15 @@ impl Collection {
         let mut writing = self.begin(&mut *file)?;
         let (mut repair, bytes) = repair::plan(writing.image.bytes());
         if repair.steps_count == 0 {
-            writing.keep();
+            writing.after = After::Keep;
             return Ok(Some(repair));
         }
-        let name = repair::kept_name(&self.shared.name, self.store.system());
+        let limit = self.store.read_bytes_max();
+        if repair.bytes_after > limit {
+            let size = repair.bytes_after;
+            return Err(Error::unsupported(&self.shared.path, Unsupported::Size { size, limit }));
+        }
+        let name = repair::kept_name(&self.shared.name, self.store.system(), self.random("a copy's name")?);
         let kept = self.shared.folder.join(name);
         self.keep_copy(&kept, writing.image.bytes())?;
         repair.kept = Some(kept.clone());
@@ -140,10 +148,53 @@ impl Collection {
         let failed = |operation| move |error| Error::io(operation, path, error);
         let mut copy =
             self.store.disk().open(path, Open::Create { private: true }).map_err(failed("create"))?;
+        let mut guard = Temp { collection: self, path, armed: true };
         write_all(&mut *copy, bytes).map_err(failed("write"))?;
         // ORDER: the copy and its name are on stable storage before anything is dropped from the original.
         copy.sync().map_err(failed("sync"))?;
-        self.sync_folder(&self.shared.folder)
+        self.sync_folder(&self.shared.folder)?;
+        guard.armed = false;
+        Ok(())
+    }
+
+    /// What is done in place of a plan when a sync failed before: the whole file is written anew. A sync that works
+    /// after one that failed proves nothing about what the failed one was for.
+    fn beyond_doubt(&self, writing: &Writing<'_>, plan: Plan, answers: &[Result<Outcome>]) -> Plan {
+        if !writing.durable.suspect || self.store.durability() == Durability::Flush {
+            return plan;
+        }
+        let old_bytes = writing.image.bytes().len();
+        match plan {
+            Plan::Nothing if answers.iter().any(acknowledges) => {
+                Plan::Rewrite(Rewrite::appending(old_bytes, Appended::default()))
+            }
+            Plan::Append(appended) => Plan::Rewrite(Rewrite::appending(old_bytes, appended)),
+            Plan::Nothing | Plan::Rewrite(_) => plan,
+        }
+    }
+
+    /// Makes sure that a state which an answer is about to confirm is on stable storage, though nothing is to be written:
+    /// whoever wrote it may not have synced it.
+    fn make_durable(&self, file: &mut dyn DiskFile, writing: &mut Writing<'_>) -> Result<()> {
+        if self.store.durability() == Durability::Flush {
+            return Ok(());
+        }
+        if !writing.durable.content {
+            writing.durable.suspect = true;
+            file.sync().map_err(self.io("sync"))?;
+            writing.durable.suspect = false;
+            writing.durable.content = true;
+        }
+        self.make_name_durable(writing)
+    }
+
+    fn random(&self, what: &'static str) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.store
+            .system()
+            .random(&mut bytes)
+            .map_err(|error| Error::io("random source", Path::new(what), error))?;
+        Ok(u64::from_le_bytes(bytes))
     }
 
     fn plan(&self, image: &Image, batch: &[Op]) -> (Vec<Result<Outcome>>, Plan) {
@@ -205,7 +256,7 @@ impl Collection {
                     pause = (pause * 2).min(Duration::from_millis(5));
                 }
                 // Some file systems have no locks (shared storage of a phone, old network mounts).
-                Err(error) if lacks_locks(&error) => {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     self.store.notice_no_locks(&self.shared.path, &error);
                     return Ok(());
                 }
@@ -220,14 +271,17 @@ impl Collection {
         let disk = self.store.disk();
         for folder in &self.shared.folders {
             match disk.create_folder(folder) {
-                Ok(()) => {
-                    let above = folder.parent().unwrap_or(folder);
-                    self.sync_folder(above)?;
-                }
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(Error::io("create folder", folder, error)),
             }
         }
+        let mut state = lock(&self.shared.state);
+        // Whoever made the folders, and whatever was known of a file of this name before.
+        state.durable.folders = false;
+        state.durable.name = false;
+        state.created = true;
+        drop(state);
         match disk.open(&self.shared.path, Open::Create { private: false }) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -246,8 +300,8 @@ impl Collection {
         let (image, stat) = if let Some(image) = current {
             (image, stat)
         } else {
-            let before = state.image.take();
-            let (bytes, stat) = self.read_settled(file, before.as_ref())?;
+            let before = state.forget();
+            let (bytes, stat) = self.read_settled(file, &before)?;
             let Some(stat) = stat else {
                 return Err(Error::Busy {
                     operation: "read",
@@ -261,10 +315,10 @@ impl Collection {
         };
         if !state.swept {
             state.swept = true;
-            self.sweep();
+            self.sweep(stat);
         }
         state.writing = true;
-        Ok(Writing { collection: self, image, stat, named: state.named, after: After::Forget })
+        Ok(Writing { collection: self, image, stat, durable: state.durable, after: After::Forget })
     }
 
     /// Puts whole lines at the end.
@@ -293,12 +347,18 @@ impl Collection {
         }
         if self.store.durability() == Durability::Sync {
             // ORDER: the bytes, then the name they are found under, then the answer.
+            writing.durable.suspect = true;
             if let Err(error) = file.sync() {
                 // Retrying proves nothing: the system may have dropped the bytes and forgotten that it had to.
                 self.undo_append(file, before, &appended);
                 return Err(self.io("sync")(error));
             }
-            self.make_name_durable(writing, before)?;
+            writing.durable.suspect = false;
+            writing.durable.content = true;
+            if let Err(error) = self.make_name_durable(writing) {
+                self.undo_append(file, before, &appended);
+                return Err(error);
+            }
         }
         // ORDER: the last look comes before the answer: an editor may have put another file under the name, or emptied
         // this one, since it was opened; then the lines are not where anybody would find them.
@@ -359,7 +419,7 @@ impl Collection {
         writing: &mut Writing<'_>,
         rewrite: Rewrite,
     ) -> Result<bool> {
-        let temp_path = self.shared.folder.join(self.temp_name()?);
+        let temp_path = self.shared.folder.join(self.temp_name(writing.stat)?);
         let failed = |operation| {
             let path = &temp_path;
             move |error| Error::io(operation, path, error)
@@ -368,10 +428,11 @@ impl Collection {
         let mut temp = disk.open(&temp_path, Open::Create { private: true }).map_err(failed("create"))?;
         // From here on, what has the temp name is removed on every way out.
         let mut guard = Temp { collection: self, path: &temp_path, armed: true };
-        for piece in rewrite.pieces(writing.image.bytes()) {
-            write_all(&mut *temp, piece).map_err(failed("write"))?;
-        }
-        temp.set_mode(writing.stat.mode).map_err(failed("set mode"))?;
+        // ORDER: the new file is locked before it gets the name: another gateway that finds it there must wait until it is
+        // sure to stay, and then look again which file has the name.
+        self.lock(&mut *temp)?;
+        write_pieces(&mut *temp, rewrite.pieces(writing.image.bytes())).map_err(failed("write"))?;
+        temp.set_access(&writing.stat).map_err(failed("set mode"))?;
         // ORDER: the new bytes are on stable storage before the name points at them, whatever the durability: without
         // it a power cut could leave an empty file in the place of records that were safe for years.
         temp.sync().map_err(failed("sync"))?;
@@ -381,7 +442,11 @@ impl Collection {
         let replaced = temp.stat().map_err(self.io("stat"))?;
         if self.store.durability() == Durability::Sync {
             // ORDER: the name is on stable storage before the answer.
-            self.make_name_durable(writing, replaced)?;
+            writing.durable = Durable { content: true, name: false, suspect: true, ..writing.durable };
+            self.make_name_durable(writing)?;
+            writing.durable.suspect = false;
+        } else {
+            writing.durable.name = false;
         }
         if self.look()? == Some(replaced) {
             writing.after = After::Rewritten(rewrite, replaced);
@@ -421,35 +486,53 @@ impl Collection {
                 guard.armed = false;
                 return Ok(true);
             }
+            // An editor has moved the file away and will put another in its place.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(self.io("rename")(error)),
         }
         // Until it is known to be what was read, the file that now has the temp name must not be removed.
         guard.armed = false;
         let stat = |path| disk.stat(path).map_err(|error| Error::io("stat", path, error));
-        let found = stat(guard.path)?;
-        if found.same_file(&writing.stat) && self.holds(file, &writing.image)? {
+        let as_read = stat(guard.path)
+            .and_then(|found| Ok(found.same_file(&writing.stat) && self.holds(file, &writing.image)?));
+        if let Ok(true) = as_read {
             guard.armed = true;
             return Ok(true);
         }
         let ours = temp.stat().map_err(|error| Error::io("stat", guard.path, error))?;
         for _ in 0..ATTEMPTS_MAX {
-            disk.exchange(guard.path, &self.shared.path).map_err(self.io("rename back"))?;
+            match disk.exchange(guard.path, &self.shared.path) {
+                Ok(()) => {}
+                // Somebody has moved our file away; the name is free for the one that had it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    disk.rename(guard.path, &self.shared.path).map_err(self.io("rename back"))?;
+                    return as_read;
+                }
+                Err(error) => return Err(self.io("rename back")(error)),
+            }
             // A save that came in between is now under the temp name: back with it too.
             if stat(guard.path)?.same_file(&ours) {
                 guard.armed = true;
-                return Ok(false);
+                return as_read;
             }
         }
         Err(self.unsteady())
     }
 
-    /// Syncs the folder unless this file's name is known to be durable already.
-    fn make_name_durable(&self, writing: &mut Writing<'_>, file: Stat) -> Result<()> {
-        let identity = Some((file.device, file.inode));
-        if writing.named != identity {
-            self.sync_folder(&self.shared.folder)?;
-            writing.named = identity;
+    /// Syncs the folder, and once the folders above it, unless this file's name is known to be durable.
+    fn make_name_durable(&self, writing: &mut Writing<'_>) -> Result<()> {
+        let doubt = std::mem::replace(&mut writing.durable.suspect, true);
+        if !writing.durable.folders {
+            for folder in &self.shared.folders {
+                self.sync_folder(folder.parent().unwrap_or(folder))?;
+            }
+            writing.durable.folders = true;
         }
+        if !writing.durable.name {
+            self.sync_folder(&self.shared.folder)?;
+            writing.durable.name = true;
+        }
+        writing.durable.suspect = doubt;
         Ok(())
     }
 
@@ -457,7 +540,7 @@ impl Collection {
         match self.store.disk().sync_folder(folder) {
             Ok(()) => Ok(()),
             // Shared storage of a phone does not sync folders.
-            Err(error) if lacks_folder_sync(&error) => {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 self.store.notice_no_folder_sync(folder, &error);
                 Ok(())
             }
@@ -468,34 +551,73 @@ impl Collection {
 
 /// Temp files.
 impl Collection {
-    /// A name that no other process and no other call uses, and that no collection can have.
-    fn temp_name(&self) -> Result<String> {
-        let mut random = [0; 8];
-        self.store.system().random(&mut random).map_err(self.io("random source for a temp file"))?;
-        let process = std::process::id();
-        Ok(format!(".{}.{process}-{:016x}.tmp", self.shared.name.file_name(), u64::from_le_bytes(random)))
+    /// A name that no other process and no other call uses, and that no collection can have. It tells whose it is, and
+    /// which inode the file has that is to be replaced.
+    fn temp_name(&self, replaced: Stat) -> Result<String> {
+        let (process, random) = (std::process::id(), self.random("a temp file's name")?);
+        let file_name = self.shared.name.file_name();
+        Ok(format!(".{file_name}.{process}-{random:016x}-{}.tmp", replaced.inode))
     }
 
-    /// Removes this collection's temp files of processes that no longer run. Called under the collection's lock, so no
-    /// living process is using one of this collection's.
-    fn sweep(&self) {
+    /// Removes this collection's temp files of processes that no longer run. Called under the lock of the file that has
+    /// the name, `current`, so where there are locks nobody is using one.
+    ///
+    /// A process that dies between the two exchanges of a swap leaves an editor's save under a temp name. So a temp file
+    /// is removed only when it is certain what it is: the file that was to be replaced, or the one that was to replace it
+    /// while that one still has the name. What is neither gets a name that a person sees.
+    fn sweep(&self, current: Stat) {
         let disk = self.store.disk();
-        let Ok(names) = disk.list(&self.shared.folder) else { return };
-        let prefix = format!(".{}.", self.shared.name.file_name());
+        let file_name = self.shared.name.file_name();
+        let names = match disk.list(&self.shared.folder) {
+            Ok(names) => names,
+            Err(error) => {
+                let path = self.shared.folder.display();
+                tracing::warn!(%path, %error, "stale temp files cannot be looked for");
+                return;
+            }
+        };
         for name in names {
-            let owner = name.to_str().and_then(|name| {
-                let (process, random) = name.strip_prefix(&prefix)?.strip_suffix(".tmp")?.split_once('-')?;
-                (random.len() == 16).then(|| process.parse::<u32>().ok())?
-            });
-            let Some(owner) = owner.filter(|owner| !disk.process_alive(*owner)) else { continue };
+            let Some((owner, replaced)) = name.to_str().and_then(|name| parse_temp_name(name, &file_name))
+            else {
+                continue;
+            };
+            if owner != std::process::id() && disk.process_alive(owner) {
+                continue;
+            }
             let path = self.shared.folder.join(&name);
-            match disk.remove(&path) {
+            let certain =
+                current.inode == replaced || disk.stat(&path).is_ok_and(|temp| temp.inode == replaced);
+            let done = if certain {
+                disk.remove(&path)
+            } else {
+                let kept = format!("{file_name}.conflict-{owner}-{replaced}");
+                disk.rename(&path, &self.shared.folder.join(kept))
+            };
+            match done {
                 Ok(()) => {
-                    tracing::info!(path = %path.display(), process = owner, "removed a dead process's temp file");
+                    tracing::info!(path = %path.display(), process = owner, certain, "a stale temp file is gone");
                 }
                 Err(error) => tracing::warn!(path = %path.display(), %error, "a stale temp file stays"),
             }
         }
+    }
+}
+
+/// The process and the inode in a temp file's name, if it is one of this collection.
+fn parse_temp_name(name: &str, file_name: &str) -> Option<(u32, u64)> {
+    let parts = name.strip_prefix('.')?.strip_prefix(file_name)?.strip_prefix('.')?.strip_suffix(".tmp")?;
+    let mut parts = parts.split('-');
+    let (process, random, inode) = (parts.next()?, parts.next()?, parts.next()?);
+    (random.len() == 16 && parts.next().is_none())
+        .then(|| Some((process.parse().ok()?, inode.parse().ok()?)))?
+}
+
+/// Whether an answer tells its caller that a state of the file is kept: also that a record is gone, since a delete that
+/// failed at its last sync may be asked for again.
+fn acknowledges(answer: &Result<Outcome>) -> bool {
+    match answer {
+        Ok(Outcome::Record(_) | Outcome::Deleted(_) | Outcome::Retained(_)) | Err(Error::NotFound { .. }) => true,
+        Ok(Outcome::Records(_)) | Err(_) => false,
     }
 }
 
@@ -505,7 +627,7 @@ struct Writing<'a> {
     image: Arc<Image>,
     /// The file that the image is.
     stat: Stat,
-    named: Option<(u64, u64)>,
+    durable: Durable,
     after: After,
 }
 
@@ -531,40 +653,31 @@ enum After {
     Rewritten(Rewrite, Stat),
 }
 
-impl Writing<'_> {
-    fn keep(&mut self) {
-        self.after = After::Keep;
-    }
-}
-
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.collection.shared.state);
         state.writing = false;
-        state.named = self.named;
+        state.durable = self.durable;
+        // They wait for the lock, which is held until all is in place.
+        self.collection.shared.idle.notify_all();
         // The state's copy must be the only one, or the append below would copy the whole image.
         let image = std::mem::replace(&mut self.image, Arc::new(Image::empty()));
         drop(image);
         match std::mem::replace(&mut self.after, After::Forget) {
             After::Forget => state.image = None,
             After::Keep => {}
+            // The image is out of the state while it changes, so that a panic leaves none rather than half of one.
             After::Appended(appended, stat) => {
-                if let Some(held) = &mut state.image {
-                    Arc::make_mut(&mut held.image).append(&appended);
-                    held.indexes.after_append(&held.image, appended.records.len());
-                    held.stat = stat;
+                if let Some(held) = state.image.take() {
+                    state.image = Some(held.appended(&appended, stat));
                 }
             }
             After::Rewritten(rewrite, stat) => {
-                if let Some(held) = &mut state.image {
-                    held.indexes.before_rewrite(&held.image, &rewrite);
-                    Arc::make_mut(&mut held.image).rewrite(&rewrite);
-                    held.indexes.after_rewrite(&held.image, &rewrite);
-                    held.stat = stat;
+                if let Some(held) = state.image.take() {
+                    state.image = Some(held.rewritten(&rewrite, stat));
                 }
             }
         }
-        self.collection.shared.idle.notify_all();
         self.collection.settle(state);
     }
 }
@@ -596,18 +709,20 @@ fn write_all(file: &mut dyn DiskFile, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn lacks_locks(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let errno = Errno::from_io_error(error);
-    error.kind() == io::ErrorKind::Unsupported
-        || [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK, Errno::INVAL].map(Some).contains(&errno)
-}
-
-fn lacks_folder_sync(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let errno = Errno::from_io_error(error);
-    error.kind() == io::ErrorKind::Unsupported
-        || [Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::PERM, Errno::ACCESS]
-            .map(Some)
-            .contains(&errno)
+/// Writes pieces in order: large ones as they are, small ones gathered.
+fn write_pieces<'a>(file: &mut dyn DiskFile, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
+    const GATHERED_BYTES_MAX: usize = 64 << 10;
+    let mut gathered: Vec<u8> = Vec::new();
+    for piece in pieces {
+        if gathered.len() + piece.len() > GATHERED_BYTES_MAX {
+            write_all(file, &gathered)?;
+            gathered.clear();
+        }
+        if piece.len() > GATHERED_BYTES_MAX {
+            write_all(file, piece)?;
+        } else {
+            gathered.extend_from_slice(piece);
+        }
+    }
+    write_all(file, &gathered)
 }
