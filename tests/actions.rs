@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linekeep_tests::lines::{is_new_id, is_timestamp, keys, lines, records, spelled};
 use linekeep_tests::server::{SECRET, action_target, encode};
@@ -526,6 +526,31 @@ fn head_has_the_headers_of_get_and_no_body() {
     }
 }
 
+#[test]
+fn head_runs_no_action_that_is_not_a_query() {
+    let server = Workspace::new().fixture_app("spesa").fixture_app("piante").serve();
+    let before = server.read(ITEMS);
+    let id =
+        server.ok("spesa", "list_items", r#"{"limit":1}"#)["records"][0]["id"].as_str().unwrap().to_owned();
+    for (slug, name, params) in [
+        ("spesa", "add_item", r#"{"what":"x"}"#.to_owned()),
+        ("spesa", "add_item", r#"{"unknown":1}"#.to_owned()),
+        ("spesa", "set_done", format!(r#"{{"id":"{id}","done":true}}"#)),
+        ("spesa", "replace_item", format!(r#"{{"id":"{id}","what":"x"}}"#)),
+        ("spesa", "remove_item", format!(r#"{{"id":"{id}"}}"#)),
+        ("piante", "lista_piante", "{}".to_owned()),
+    ] {
+        let target = format!("{}&token={SECRET}", action_target(slug, name, &params));
+        let reply = server.send("HEAD", &target, &[]);
+        assert_eq!((reply.status, reply.header("allow")), (405, Some("GET")), "{name}");
+        assert_eq!(reply.body, b"");
+    }
+    assert_eq!(server.read(ITEMS), before);
+    let target = |slug: &str, name: &str| format!("{}&token={SECRET}", action_target(slug, name, "{}"));
+    assert_eq!(server.send("HEAD", &target("spesa", "nope"), &[]).status, 404);
+    assert_eq!(server.send("HEAD", &action_target("spesa", "add_item", "{}"), &[]).status, 401);
+}
+
 /// Each request has all the faults from its own to the last, as far as one request can have them.
 #[test]
 fn of_several_faults_the_earlier_one_is_told() {
@@ -631,4 +656,30 @@ fn a_gateway_that_is_told_to_stop_ends_well_and_printed_one_line() {
     let stopped = server.stop();
     assert!(stopped.status.success(), "{stopped:?}");
     assert_eq!(stopped.stdout, [] as [&str; 0], "it printed more than where it listens");
+}
+
+#[test]
+fn work_that_hangs_does_not_keep_a_gateway_that_was_told_twice_to_stop() {
+    let server = Workspace::new().fixture_app("spesa").serve();
+    let mut waiting = server.connect();
+    let file = fs::File::open(server.path(ITEMS)).unwrap();
+    // As another program would that does not let go.
+    file.lock().unwrap();
+    let target = format!("{}&token={SECRET}", action_target("spesa", "add_item", r#"{"what":"x"}"#));
+    waiting.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+    let started = Instant::now();
+    while server.has_open(ITEMS) == Some(false) {
+        assert!(started.elapsed() < Duration::from_secs(5), "the gateway does not open the file");
+        std::thread::yield_now();
+    }
+    server.tell_to_stop();
+    // Two signals of one kind that come at once are one.
+    while !server.log().contains("stopping") {
+        assert!(started.elapsed() < Duration::from_secs(5), "the gateway does not hear the signal");
+        std::thread::yield_now();
+    }
+    let stopped = server.stop();
+    assert!(stopped.status.success(), "{stopped:?}");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    file.unlock().unwrap();
 }

@@ -57,6 +57,7 @@ fn check_headers(reply: &Reply) {
     for (name, value) in [
         ("access-control-allow-origin", "*"),
         ("cache-control", "no-store"),
+        ("content-security-policy", "sandbox allow-scripts"),
         ("referrer-policy", "no-referrer"),
         ("x-content-type-options", "nosniff"),
     ] {

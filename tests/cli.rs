@@ -55,6 +55,8 @@ fn init_creates_a_private_configuration_and_the_sample_apps() {
     let made = tree(&folder.path().join("new"));
     let (mode, config) = &made[Path::new("workspace/config.json")];
     assert_eq!(*mode, 0o600);
+    let folders = made.values().filter(|(mode, _)| *mode == 0o700).count();
+    assert_eq!(folders, 11, "each folder is its owner's: {:?}", made.keys());
     let config: Value = serde_json::from_slice(config).unwrap();
     let secret = config["websocket"]["token_issue_secret"].as_str().unwrap();
     assert_eq!(secret.len(), 43);
@@ -229,6 +231,72 @@ fn a_check_of_what_is_not_there_fails() {
 }
 
 #[test]
+fn a_check_goes_on_after_a_folder_that_is_not_there() {
+    let (folder, cli) = folder();
+    assert_eq!(cli.run(["init", "mine"]).code, Some(0));
+    let checked = cli.run(["app", "check", "absent", "mine/workspace/apps", "nowhere"]);
+    assert_eq!(
+        (checked.code, checked.stdout.as_str()),
+        (Some(1), "ok   diary\nok   plants\nok   shopping\n")
+    );
+    assert!(checked.stderr.contains("absent") && checked.stderr.contains("nowhere"), "{checked:?}");
+
+    // The data directory may be another one.
+    let flagged = cli.run(["app", "check", "--data-dir", "mine"]);
+    assert_eq!((flagged.code, &flagged.stdout), (Some(0), &checked.stdout));
+    let mut command = linekeep_tests::process::linekeep();
+    command.args(["app", "check"]).env("LINEKEEP_DATA_DIR", "mine").current_dir(folder.path());
+    let by_environment = linekeep_tests::process::run(&mut command, std::time::Duration::from_secs(20));
+    assert_eq!((by_environment.code, &by_environment.stdout), (Some(0), &checked.stdout));
+}
+
+#[test]
+fn no_name_forges_a_line_of_a_check() {
+    let (folder, cli) = folder();
+    let name = "x\u{1b}[2K\nok   forged";
+    let app = folder.path().join("apps").join(name);
+    fs::create_dir_all(&app).unwrap();
+    let manifest = json!({"name": "N", "description": "d\n\u{1b}[31m", "actions": [
+        {"name": "a\u{7f}\n", "description": "d", "kind": "http", "method": "GET", "path": "/{\n\u{9b}}",
+            "params": {"p\u{2028}\nerror": 7}},
+    ]});
+    fs::write(app.join("app.json"), manifest.to_string()).unwrap();
+    let checked = cli.run(["app", "check", "apps", "absent\n\u{1b}"]);
+    assert_eq!(checked.code, Some(1));
+    assert!(checked.stdout.lines().count() > 4, "{checked:?}");
+    for line in checked.stdout.lines() {
+        assert!(line.starts_with("error x\\u{1b}[2K\\nok   forged: "), "{line}");
+    }
+    assert_eq!(checked.stderr.lines().count(), 1, "{checked:?}");
+    let unprintable =
+        |text: &str| text.contains(|it: char| (it.is_control() && it != '\n') || it == '\u{2028}');
+    assert!(!unprintable(&checked.stdout) && !unprintable(&checked.stderr), "{checked:?}");
+}
+
+#[test]
+fn a_link_to_nothing_is_said_to_be_one() {
+    let (folder, cli) = folder();
+    std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
+    says(&cli.run(["serve", "--data-dir", "link", "--port", "0"]), 1, &["link is a link to nothing"]);
+    says(&cli.run(["init", "link"]), 1, &["link is a link to nothing"]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_collection_in_a_folder_that_is_not_there_is_404() {
+    let (folder, cli) = folder();
+    for arguments in
+        [&["query", "nodir/x.jsonl"][..], &["append", "nodir/x.jsonl", "{}"], &["health", "nodir/x.jsonl"]]
+    {
+        assert_eq!(
+            cli.run([&["data"], arguments].concat()).json(1),
+            json!({"ok": false, "error": "folder 'nodir' not found", "status": 404})
+        );
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn the_operations_answer_with_the_envelopes_of_the_gateway() {
     let (folder, cli) = folder();
     let data = |arguments: &[&str]| cli.run([&["data"], arguments].concat());
@@ -396,6 +464,9 @@ fn serve_refuses_a_bad_value_and_names_file_key_value_and_range() {
         (r#""websocket":{"host":7}"#, &["websocket.host", "7"]),
         (r#""websocket":{"tokenIssueSecret":["hunter2"]}"#, &["websocket.tokenIssueSecret"]),
         (r#""websocket":[]"#, &["websocket", "object"]),
+        (r#""websocket":"hunter2""#, &["websocket", "object"]),
+        (r#""websocket":["hunter2"]"#, &["websocket", "object"]),
+        (r#""websocket":{"host":{"secret":"hunter2"}}"#, &["websocket.host", "object"]),
         (r#""apps":{"enabled":"yes"}"#, &["apps.enabled", "yes", "true or false"]),
         (r#""apps":{"maxCollectionBytes":-1}"#, &["apps.maxCollectionBytes", "-1", "whole number from 1 to"]),
         (r#""apps":{"max_collection_bytes":0.5}"#, &["apps.max_collection_bytes", "0.5"]),

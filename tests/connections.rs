@@ -181,3 +181,13 @@ fn one_client_that_says_nothing_does_not_hold_up_the_others() {
     }
     drop(silent);
 }
+
+#[test]
+fn connections_leave_room_for_the_files_however_few_may_be_open() {
+    let server = Workspace::new().fixture_app("spesa").open_files_max(64).serve();
+    let silent: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    // Those over the half wait outside; when some go, the next is served.
+    drop(silent);
+    assert_eq!(server.ok("spesa", "list_items", "{}")["count"], 169);
+    assert!(!server.log().contains("cannot accept"), "{}", server.log());
+}

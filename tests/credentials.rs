@@ -126,7 +126,7 @@ fn without_an_install_secret_nothing_is_let_in() {
 fn a_token_in_the_path_opens_the_apps_files_and_their_relatives_inherit_it() {
     let server = two_apps().file("spesa/app/sub/part.js", "1").serve();
     let (own, other) = (server.app_token("spesa"), server.app_token("piante"));
-    for rel in ["", "/", "/index.html", "/sub/part.js", "/sub/../index.html"] {
+    for rel in ["/", "/index.html", "/sub/part.js", "/sub/../index.html"] {
         let reply = server.get(&format!("/apps/spesa/~{own}{rel}"));
         // A browser resolves the dots away before it asks; what still has them is not one.
         assert_eq!(reply.status, if rel.contains("..") { 403 } else { 200 }, "{rel}");
@@ -141,6 +141,23 @@ fn a_token_in_the_path_opens_the_apps_files_and_their_relatives_inherit_it() {
     assert_eq!(beside.status, 401, "a token in the path decides before one in the query");
     let elsewhere = server.get(&format!("/apps/piante/~{own}/index.html"));
     assert_eq!(elsewhere.status, 401);
+}
+
+#[test]
+fn an_address_that_ends_with_the_token_leads_to_the_one_with_a_slash() {
+    let server = two_apps().serve();
+    let token = server.app_token("spesa");
+    for query in ["", "?token=x&theme=dark"] {
+        let reply = server.get(&format!("/apps/spesa/~{token}{query}"));
+        assert_eq!(reply.status, 308);
+        assert_eq!(reply.header("location"), Some(format!("./~{token}/{query}").as_str()));
+        assert_eq!(reply.header("cache-control"), Some("no-store"));
+        assert_eq!(reply.header("referrer-policy"), Some("no-referrer"));
+    }
+    let there = server.get(&format!("/apps/spesa/~{token}/?token=x&theme=dark"));
+    assert_eq!((there.status, there.text()), (200, PAGE));
+    assert_eq!(server.get(&format!("/apps/piante/~{token}")).status, 401);
+    assert_eq!(server.get("/apps/spesa/~wrong").status, 401);
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! Equality is equality of one canonical spelling ([`json::canonical`]); a few cheap comparisons before it settle
 //! nearly every record without building that spelling.
 
+use std::collections::HashMap;
+
 use crate::json;
 use crate::record::{self, Fields};
 
@@ -12,6 +14,8 @@ use crate::record::{self, Fields};
 #[derive(Debug)]
 pub(crate) struct Filter {
     tests: Vec<Test>,
+    /// Where the test of a field stands.
+    positions: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
@@ -25,6 +29,8 @@ struct Test {
 
 impl Filter {
     pub(crate) fn new(fields: &Fields) -> Self {
+        let positions =
+            fields.iter().enumerate().map(|(position, (key, _))| (key.to_owned(), position)).collect();
         let tests = fields
             .iter()
             .map(|(key, value)| {
@@ -33,7 +39,7 @@ impl Filter {
                 Test { key: key.to_owned(), value: value.as_bytes().to_vec(), canonical }
             })
             .collect();
-        Self { tests }
+        Self { tests, positions }
     }
 
     /// Whether every record matches.
@@ -64,7 +70,17 @@ impl Filter {
 
     /// Whether a record that was scanned matches.
     pub(crate) fn matches(&self, stored: &[u8]) -> bool {
-        self.tests.iter().all(|test| test.accepts(record::value_of(stored, &test.key).unwrap_or(b"null")))
+        if let [test] = self.tests.as_slice() {
+            return test.accepts(record::value_of(stored, &test.key).unwrap_or(b"null"));
+        }
+        // One pass over the record, whatever the number of tests: the last of duplicate keys counts.
+        let mut values: Vec<Option<&[u8]>> = vec![None; self.tests.len()];
+        record::each_member(stored, |key, value| {
+            if let Some(position) = self.positions.get(key.as_ref()) {
+                values[*position] = Some(value);
+            }
+        });
+        self.tests.iter().zip(values).all(|(test, value)| test.accepts(value.unwrap_or(b"null")))
     }
 }
 

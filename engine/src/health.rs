@@ -89,7 +89,7 @@ impl Health {
                         line: line as u64,
                         offset: bytes.start as u64,
                         length: bytes.len() as u64,
-                        reason,
+                        reason: reason.to_string(),
                     });
                 }
             }

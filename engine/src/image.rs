@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::ops::Range;
 
+use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::draft::{Appended, Rewrite};
@@ -61,8 +62,10 @@ pub(crate) struct Image {
     slots: Vec<Slot>,
     /// How many of the slots hold a record.
     records: usize,
-    /// Slots by the hash of their id's text.
+    /// The first slot of each id, by the hash of the id's text.
     ids: HashTable<u32>,
+    /// The other slots of ids that more than one record has, in order, by the first.
+    duplicates: HashMap<u32, Vec<u32>>,
     hasher: DefaultHashBuilder,
     /// What is served of records whose stored text is not clean.
     repaired: HashMap<u32, Vec<u8>>,
@@ -73,27 +76,33 @@ impl Image {
     /// Reads a file's bytes. They must be no longer than [`Options::READ_BYTES_LIMIT`](crate::Options).
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
         let mut corruption: Option<Corruption> = None;
-        let mut found_records = Vec::new();
+        let mut slots = Vec::new();
         scan::scan(&bytes, |found| match found {
-            Found::Record { bytes, id } => found_records.push((bytes, id)),
+            Found::Record { bytes, id } => slots.push(Slot::new(&bytes, id.as_ref())),
             Found::Corrupt { line, reason, .. } => {
                 corruption
-                    .get_or_insert(Corruption { lines: 0, first_line: line, first_reason: reason })
+                    .get_or_insert_with(|| Corruption {
+                        lines: 0,
+                        first_line: line,
+                        first_reason: reason.to_string(),
+                    })
                     .lines += 1;
             }
         });
+        slots.shrink_to_fit();
         let clean = record::is_clean(&bytes);
         let mut image = Self {
             bytes,
-            slots: Vec::with_capacity(found_records.len()),
-            records: 0,
-            ids: HashTable::with_capacity(found_records.len()),
+            records: slots.len(),
+            ids: HashTable::with_capacity(slots.iter().filter(|slot| slot.id_bytes > 0).count()),
+            slots,
             hasher: DefaultHashBuilder::default(),
+            duplicates: HashMap::new(),
             repaired: HashMap::new(),
             corruption,
         };
-        for (span, id) in found_records {
-            image.add_slot(span, id, clean);
+        for slot in 0..image.slots_len() {
+            image.learn(slot, clean);
         }
         image
     }
@@ -125,6 +134,7 @@ impl Image {
         let bytes = self.bytes.capacity()
             + self.slots.capacity() * size_of::<Slot>()
             + self.ids.allocation_size()
+            + self.duplicates.values().map(|slots| slots.capacity() * size_of::<u32>() + 64).sum::<usize>()
             + repaired
             + size_of::<Self>();
         bytes as u64
@@ -135,31 +145,47 @@ impl Image {
         self.corruption.as_ref()
     }
 
-    /// Adds the record that lies at `span`, its id at `id`. `clean` says that it needs no look for bad text.
-    fn add_slot(&mut self, span: Range<usize>, id: Option<Range<usize>>, clean: bool) {
-        let number = offset(self.slots.len());
-        if !clean && let Some(repaired) = record::repaired(&self.bytes[span.clone()]) {
+    /// Adds the record that lies at `span`, its id at `id`.
+    fn add_slot(&mut self, span: &Range<usize>, id: Option<&Range<usize>>) {
+        let number = self.slots_len();
+        self.slots.push(Slot::new(span, id));
+        self.records += 1;
+        self.learn(number, false);
+    }
+
+    /// Looks at the record of a slot. `clean` says that no record needs a look for bad text.
+    fn learn(&mut self, number: u32, clean: bool) {
+        let slot = self.slots[number as usize];
+        if !clean && let Some(repaired) = record::repaired(&self.bytes[slot.range()]) {
             self.repaired.insert(number, repaired);
         }
-        self.slots.push(Slot::new(&span, id.as_ref()));
-        self.records += 1;
-        if let Some(id) = id {
-            let Self { ids, slots, bytes, hasher, .. } = self;
-            let hash = hasher.hash_one(json::unescape(&bytes[id]).as_ref());
-            ids.insert_unique(hash, number, |slot| {
-                let slot = slots[*slot as usize];
-                id_text(bytes, slot).map_or(0, |id| hasher.hash_one(id.as_ref()))
-            });
+        if slot.id_bytes > 0 {
+            let start = (slot.start + slot.id_at) as usize;
+            self.add_id(number, start..start + slot.id_bytes as usize);
+        }
+    }
+
+    fn add_id(&mut self, number: u32, id: Range<usize>) {
+        let Self { ids, slots, bytes, hasher, duplicates, .. } = self;
+        let bytes = bytes.as_slice();
+        let text_of = |slot: u32| id_text(bytes, slots[slot as usize]);
+        let id = json::unescape(&bytes[id]);
+        let hash = hasher.hash_one(id.as_ref());
+        let rehash = |slot: &u32| text_of(*slot).map_or(0, |id| hasher.hash_one(id.as_ref()));
+        match ids.entry(hash, |first| text_of(*first).is_some_and(|text| text == id), rehash) {
+            Entry::Vacant(entry) => {
+                entry.insert(number);
+            }
+            Entry::Occupied(entry) => duplicates.entry(*entry.get()).or_default().push(number),
         }
     }
 
     /// The slots whose record has this id, in the order of the file.
     pub(crate) fn slots_of(&self, id: &str) -> Vec<u32> {
         let hash = self.hasher.hash_one(id);
-        let has_id = |slot: &u32| self.id(*slot).is_some_and(|text| text == id);
-        let mut slots: Vec<u32> = self.ids.iter_hash(hash).copied().filter(has_id).collect();
-        slots.sort_unstable();
-        slots
+        let first = self.ids.find(hash, |slot| self.id(*slot).is_some_and(|text| text == id));
+        let others = first.and_then(|first| self.duplicates.get(first)).map_or(&[][..], Vec::as_slice);
+        first.into_iter().chain(others).copied().collect()
     }
 
     /// How many slots there are, the empty ones too.
@@ -225,7 +251,7 @@ impl Image {
         for record in &appended.records {
             let span = start + record.start..start + record.end;
             let id = self.id_at(&span);
-            self.add_slot(span, id, false);
+            self.add_slot(&span, id.as_ref());
         }
     }
 
@@ -289,15 +315,43 @@ impl Image {
     }
 
     fn remove_slot(&mut self, slot: u32) {
-        if let Some(id) = self.id(slot) {
-            let hash = self.hasher.hash_one(id.as_ref());
-            if let Ok(entry) = self.ids.find_entry(hash, |other| *other == slot) {
-                entry.remove();
-            }
-        }
+        self.remove_id(slot);
         self.repaired.remove(&slot);
         self.slots[slot as usize] = Slot { start: 0, end: 0, id_at: 0, id_bytes: 0 };
         self.records -= 1;
+    }
+}
+
+impl Image {
+    fn remove_id(&mut self, slot: u32) {
+        let Some(id) = self.id(slot) else { return };
+        let hash = self.hasher.hash_one(id.as_ref());
+        let Some(first) =
+            self.ids.find(hash, |first| self.id(*first).is_some_and(|text| text == id)).copied()
+        else {
+            return;
+        };
+        let others = self.duplicates.remove(&first).unwrap_or_default();
+        let (first_now, others_now) = if slot == first {
+            (others.first().copied(), others.get(1..).unwrap_or_default().to_vec())
+        } else {
+            let mut others = others;
+            if let Ok(at) = others.binary_search(&slot) {
+                others.remove(at);
+            }
+            (Some(first), others)
+        };
+        if let Ok(mut entry) = self.ids.find_entry(hash, |other| *other == first) {
+            match first_now {
+                Some(first) => *entry.get_mut() = first,
+                None => {
+                    entry.remove();
+                }
+            }
+        }
+        if let (Some(first), false) = (first_now, others_now.is_empty()) {
+            self.duplicates.insert(first, others_now);
+        }
     }
 }
 

@@ -3,6 +3,9 @@
 //! An update never re-writes a line from values: it splices the new values into the bytes that stand there, so the
 //! members that it does not name keep their digits, their spelling and their spacing.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::ops::Range;
 
@@ -50,8 +53,16 @@ impl Fields {
             return Err(Error::invalid(format!("a JSON object is wanted, not {}", excerpt(text.trim()))));
         }
         let mut fields = Self::new();
+        let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
         for Member { key, value } in members {
-            fields.put(&json::unescape(&json[key]), compact(&json[value])?);
+            let (key, value) = (json::unescape(&json[key]), compact(&json[value])?);
+            match places.entry(key) {
+                Entry::Occupied(place) => fields.members[*place.get()].1 = value,
+                Entry::Vacant(place) => {
+                    fields.members.push((place.key().to_string(), value));
+                    place.insert(fields.members.len() - 1);
+                }
+            }
         }
         Ok(fields)
     }
@@ -185,7 +196,7 @@ pub(crate) fn repaired(stored: &[u8]) -> Option<Vec<u8>> {
             _ => {}
         }
     }
-    if copied == 0 && matches!(text, std::borrow::Cow::Borrowed(_)) {
+    if copied == 0 && matches!(text, Cow::Borrowed(_)) {
         return None;
     }
     out.extend_from_slice(&bytes[copied..]);
@@ -223,10 +234,13 @@ pub(crate) fn build(id: &str, ts: &[u8], fields: &Fields) -> Vec<u8> {
 /// spacing of the record. An `id` among the fields is left out.
 pub(crate) fn merge(stored: &[u8], fields: &Fields) -> Vec<u8> {
     let members = stored_members(stored);
+    // The last of duplicate keys is the one that counts.
+    let places: HashMap<Cow<'_, str>, &Member> =
+        members.iter().map(|member| (json::unescape(&stored[member.key.clone()]), member)).collect();
     let mut replaced: Vec<(Range<usize>, &str)> = Vec::new();
     let mut added: Vec<(&str, &str)> = Vec::new();
     for (key, value) in fields.iter().filter(|(key, _)| *key != "id") {
-        match last_of(stored, &members, key) {
+        match places.get(key) {
             Some(member) => replaced.push((member.value.clone(), value)),
             None => added.push((key, value)),
         }
@@ -274,16 +288,19 @@ fn stored_members(stored: &[u8]) -> Vec<Member> {
     scanned.map(|(members, _)| members).unwrap_or_default()
 }
 
-/// The member that counts for a key: the last one that has it.
-fn last_of<'a>(stored: &[u8], members: &'a [Member], key: &str) -> Option<&'a Member> {
-    members.iter().rev().find(|member| key_is(&stored[member.key.clone()], key))
-}
-
 /// Whether a key, given as it stands with its quotes, spells this name.
 pub(crate) fn key_is(quoted: &[u8], name: &str) -> bool {
     let plain = &quoted[1..quoted.len() - 1];
     plain == name.as_bytes()
         || (memchr::memchr(b'\\', plain).is_some() || !plain.is_ascii()) && json::unescape(quoted) == name
+}
+
+/// Calls with the key and the value of each member of a record that was scanned.
+pub(crate) fn each_member<'a>(stored: &'a [u8], mut call: impl FnMut(Cow<'a, str>, &'a [u8])) {
+    let scanned = json::scan_object(stored, 0, |member| {
+        call(json::unescape(&stored[member.key]), &stored[member.value]);
+    });
+    debug_assert!(scanned.is_ok(), "only scanned records come here");
 }
 
 /// Where the value of a key lies in a record that was scanned: the last one of duplicate keys.

@@ -65,20 +65,16 @@ pub enum RepairKind {
 /// Plans a repair: what it does, and the file that comes of it.
 pub(crate) fn plan(bytes: &[u8]) -> (Repair, Vec<u8>) {
     let mut plan = Plan { steps: Vec::new(), count: 0, records: 0, out: Vec::with_capacity(bytes.len()) };
-    let mut found = Vec::new();
-    scan::scan(bytes, |it| found.push(it));
-    let mut found = found.into_iter().peekable();
     let mut start = 0;
     let mut line = 0;
+    let mut pieces = Vec::new();
     while start < bytes.len() {
         line += 1;
         let newline = memchr::memchr(b'\n', &bytes[start..]).map(|length| start + length);
         let end = newline.unwrap_or(bytes.len());
-        let mut pieces = Vec::new();
-        while let Some(piece) = found.next_if(|it| range_of(it).start < end) {
-            pieces.push(piece);
-        }
-        plan.line(bytes, line, start, end, pieces);
+        pieces.clear();
+        scan::scan_line(bytes, line, start..end, &mut |found| pieces.push(found));
+        plan.line(bytes, line, start, end, &pieces);
         if newline.is_none() {
             // What is left of the last line decides: it may all have been dropped.
             if plan.out.last().is_some_and(|byte| *byte != b'\n') {
@@ -129,7 +125,7 @@ impl Plan {
         }
     }
 
-    fn line(&mut self, bytes: &[u8], line: usize, start: usize, end: usize, pieces: Vec<Found>) {
+    fn line(&mut self, bytes: &[u8], line: usize, start: usize, end: usize, pieces: &[Found]) {
         if pieces.is_empty() {
             // Blank, or byte order marks alone.
             if bytes[start..end].is_ascii() {
@@ -142,7 +138,7 @@ impl Plan {
         let mut at = start;
         let mut records = 0;
         for piece in pieces {
-            let range = range_of(&piece);
+            let range = range_of(piece);
             if bytes[at..range.start].iter().any(|byte| !matches!(byte, b' ' | b'\t' | b'\r')) {
                 self.step(line, at, range.start, RepairKind::DropPadding);
             } else if records == 0 {
@@ -166,6 +162,7 @@ impl Plan {
                     }
                 }
                 Found::Corrupt { bytes: range, reason, .. } => {
+                    let reason = reason.to_string();
                     self.step(line, range.start, range.end, RepairKind::DropCorrupt { reason });
                 }
             }

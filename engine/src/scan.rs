@@ -17,7 +17,28 @@ pub(crate) enum Found {
     /// A whole object: its bytes, and among them those of its id (with quotes) if that is a string.
     Record { bytes: Range<usize>, id: Option<Range<usize>> },
     /// The rest of a line that is no record.
-    Corrupt { line: usize, bytes: Range<usize>, reason: String },
+    Corrupt { line: usize, bytes: Range<usize>, reason: Reason },
+}
+
+/// Why bytes on a line are no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// They are no JSON.
+    Fault(json::What),
+    /// They are JSON, but no object.
+    NotAnObject,
+    /// They are NULs and nothing else.
+    OnlyNul,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fault(what) => what.fmt(f),
+            Self::NotAnObject => f.write_str("not a JSON object"),
+            Self::OnlyNul => f.write_str("only NUL bytes"),
+        }
+    }
 }
 
 /// Scans all lines. `found` gets every record and every corrupt rest.
@@ -32,7 +53,8 @@ pub(crate) fn scan(bytes: &[u8], mut found: impl FnMut(Found)) {
     }
 }
 
-fn scan_line(bytes: &[u8], line: usize, range: Range<usize>, found: &mut impl FnMut(Found)) {
+/// Scans one line, given without its newline.
+pub(crate) fn scan_line(bytes: &[u8], line: usize, range: Range<usize>, found: &mut impl FnMut(Found)) {
     let text = &bytes[..range.end];
     let mut at = range.start;
     let mut records = 0;
@@ -61,18 +83,18 @@ fn scan_line(bytes: &[u8], line: usize, range: Range<usize>, found: &mut impl Fn
                 records += 1;
                 at = end;
             }
-            Err(fault) => return found(corrupt(fault.what.to_string())),
+            Err(fault) => return found(corrupt(Reason::Fault(fault.what))),
         }
     }
     if padded && records == 0 {
-        found(Found::Corrupt { line, bytes: range, reason: "only NUL bytes".to_owned() });
+        found(Found::Corrupt { line, bytes: range, reason: Reason::OnlyNul });
     }
 }
 
-fn not_an_object(text: &[u8], at: usize) -> String {
+fn not_an_object(text: &[u8], at: usize) -> Reason {
     match json::scan_value(text, at, json::DEPTH_MAX) {
-        Ok(_) => "not a JSON object".to_owned(),
-        Err(fault) => fault.what.to_string(),
+        Ok(_) => Reason::NotAnObject,
+        Err(fault) => Reason::Fault(fault.what),
     }
 }
 

@@ -42,10 +42,12 @@ pub enum Command {
                       with a config.json, readable by you alone, that holds a new secret, and with a few sample \
                       apps. Prints one line when it listens and, on a terminal, a link that opens each app.",
         after_help = "Examples:\n  linekeep serve\n  linekeep serve --data-dir ~/apps --port 0     take any free \
-                      port\n\nCtrl-C finishes open requests first; a second one ends at once."
+                      port\n\nCtrl-C finishes open requests first, for at most 10 seconds; a second one ends at \
+                      once."
     )]
     Serve(ServeArgs),
     /// Create a data directory with a secret and sample apps, without serving it
+    #[command(after_help = "Example:\n  linekeep init ~/apps")]
     Init {
         /// The directory to create
         dir: PathBuf,
@@ -65,6 +67,7 @@ pub enum Command {
         data_dir: DataDir,
     },
     /// Work on app folders
+    #[command(after_help = "Example:\n  linekeep app check my-app")]
     App {
         /// What to do with them.
         #[command(subcommand)]
@@ -113,12 +116,15 @@ pub struct ServeArgs {
 pub enum AppCommand {
     /// Say everything that is wrong with the apps; exit status 1 if anything is
     #[command(after_help = "Examples:\n  linekeep app check              every app of \
-                            ./linekeep-data/workspace/apps\n  linekeep app check my-app other-app\n  linekeep app \
-                            check examples/workspace/apps")]
+                            ./linekeep-data/workspace/apps\n  linekeep app check --data-dir ~/apps\n  linekeep \
+                            app check my-app other-app\n  linekeep app check examples/workspace/apps")]
     Check {
-        /// App folders, or folders of app folders
+        /// App folders, or folders of app folders; without any, the apps of the data directory
         #[arg(value_name = "DIR")]
         dirs: Vec<PathBuf>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "a doc comment here would replace the command's help")]
+        data_dir: DataDir,
     },
 }
 
@@ -126,6 +132,7 @@ pub enum AppCommand {
 #[derive(Debug, Subcommand)]
 pub enum DataCommand {
     /// Add a record; it gets a new id and the time
+    #[command(after_help = "Example:\n  linekeep data append items.jsonl '{\"what\":\"milk\"}'")]
     Append {
         /// The collection
         file: PathBuf,
@@ -133,6 +140,7 @@ pub enum DataCommand {
         json: String,
     },
     /// Replace a record wholesale, or add it under this id
+    #[command(after_help = "Example:\n  linekeep data set items.jsonl bread '{\"what\":\"bread\"}'")]
     Set {
         /// The collection
         file: PathBuf,
@@ -142,6 +150,7 @@ pub enum DataCommand {
         json: String,
     },
     /// Merge fields into a record
+    #[command(after_help = "Example:\n  linekeep data update items.jsonl bread '{\"done\":true}'")]
     Update {
         /// The collection
         file: PathBuf,
@@ -151,6 +160,7 @@ pub enum DataCommand {
         json: String,
     },
     /// Remove a record
+    #[command(after_help = "Example:\n  linekeep data delete items.jsonl bread")]
     Delete {
         /// The collection
         file: PathBuf,
@@ -158,6 +168,9 @@ pub enum DataCommand {
         id: String,
     },
     /// Find records, in the order of the file
+    #[command(
+        after_help = "Example:\n  linekeep data query items.jsonl --where '{\"done\":false}' --limit 10"
+    )]
     Query {
         /// The collection
         file: PathBuf,
@@ -172,7 +185,9 @@ pub enum DataCommand {
     #[command(
         long_about = "Say how a collection is: records, bytes, lines that cannot be read, a torn end, duplicate ids.\n\n\
                       For a folder: all of this for every collection below it, and the files there that look like \
-                      collections but are none."
+                      collections but are none.",
+        after_help = "Examples:\n  linekeep data health items.jsonl\n  linekeep data health \
+                      linekeep-data/workspace/apps"
     )]
     Health {
         /// The collection, or a folder
@@ -182,7 +197,8 @@ pub enum DataCommand {
     #[command(
         long_about = "Thin a collection of readings: keep the last 48 records of each series and, besides those, the \
                       last record of each UTC day for 396 days back from the series' newest record.\n\nRecords \
-                      without a readable ts, and lines that are no records, stay."
+                      without a readable ts, and lines that are no records, stay.",
+        after_help = "Example:\n  linekeep data retain readings.jsonl --key sensor --dry-run"
     )]
     Retain {
         /// The collection
@@ -199,7 +215,8 @@ pub enum DataCommand {
         long_about = "Print what a repair would drop or change; with --apply, do it.\n\nA repair drops what is never \
                       served (torn and corrupt lines, NULs, byte order marks), gives each record a line of its own, \
                       and replaces bytes that are not UTF-8. The file as it was is kept beside it under the name that \
-                      is printed. Nothing else ever drops a byte that you did not name."
+                      is printed. Nothing else ever drops a byte that you did not name.",
+        after_help = "Examples:\n  linekeep data repair items.jsonl\n  linekeep data repair items.jsonl --apply"
     )]
     Repair {
         /// The collection
@@ -222,6 +239,18 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_every_command_ends_with_an_example() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let name = command.get_name();
+            assert!(help.starts_with("Example"), "{name}: {help}");
+            assert!(help.contains(name), "{name}: {help}");
+            command.get_subcommands().for_each(check);
+        }
+        check(&Args::command());
     }
 
     #[test]

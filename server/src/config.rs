@@ -7,11 +7,13 @@
 //!
 //! `websocket.*` is read at start only. `apps.*` may change live ([`LiveApps`], one `stat` a request).
 //!
-//! Invariants: the file is created with mode 0600 in one step; the secret appears in no message and no `Debug` text.
+//! Invariants: the file appears whole and with mode 0600, in one step; the secret appears in no message and no `Debug`
+//! text, also when it stands where it does not belong: of a value of the wrong kind only the kind is said, unless it is
+//! a number, a truth value, or a text under a key of its own.
 
 use std::{
     fmt, fs,
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     net::IpAddr,
     ops::RangeInclusive,
     os::unix::fs::OpenOptionsExt as _,
@@ -21,9 +23,13 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use rustix::{
+    fs::{CWD, OFlags, RenameFlags, renameat_with},
+    io::Errno,
+};
 use serde_json::{Map, Value, json};
 
-use crate::{excerpt::excerpt, signature::Signature};
+use crate::{error::with_causes, excerpt::excerpt, signature::Signature};
 
 /// Bytes of a configuration file beyond which it is not read.
 const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
@@ -109,14 +115,18 @@ impl Default for WebsocketConfig {
 }
 
 impl WebsocketConfig {
+    /// The host without the brackets that an IPv6 address may be written in.
+    pub fn bare_host(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
+    }
+
     /// Refuses an address that others can reach when there is no secret to keep them out.
     ///
     /// # Errors
     /// [`ConfigError::Exposed`] for a host that is not a loopback address or `localhost`, without a secret.
     pub fn check_exposure(&self) -> Result<(), ConfigError> {
-        let bare = self.host.trim_start_matches('[').trim_end_matches(']');
         let loopback = self.host.eq_ignore_ascii_case("localhost")
-            || bare.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback());
+            || self.bare_host().parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback());
         if loopback || !self.secret.is_empty() {
             return Ok(());
         }
@@ -156,7 +166,7 @@ pub enum ConfigError {
         path: PathBuf,
         /// The key as it is spelled there, with its section: `websocket.port`.
         key: String,
-        /// The value found, shortened; never that of a secret.
+        /// The value found, shortened, or its kind; never that of a secret.
         value: String,
         /// The allowed range in words.
         allowed: String,
@@ -179,12 +189,20 @@ impl Config {
     /// [`ConfigError`] when the file cannot be read, is not a JSON object, or holds a value out of range.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
-        let bytes_len = fs::metadata(path).map_err(read)?.len();
-        if bytes_len > CONFIG_BYTES_MAX {
-            let reason = format!("is {bytes_len} bytes, at most {CONFIG_BYTES_MAX} are read");
-            return Err(ConfigError::Syntax { path: path.to_owned(), reason });
+        let refuse = |reason| ConfigError::Syntax { path: path.to_owned(), reason };
+        // Opening a pipe must not wait for its writer.
+        let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+        let file = fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(read)?;
+        let metadata = file.metadata().map_err(read)?;
+        if !metadata.is_file() {
+            return Err(refuse("is not a regular file".to_owned()));
         }
-        Self::parse(path, &fs::read(path).map_err(read)?)
+        if metadata.len() > CONFIG_BYTES_MAX {
+            return Err(refuse(format!("is {} bytes, at most {CONFIG_BYTES_MAX} are read", metadata.len())));
+        }
+        let mut text = Vec::new();
+        file.take(CONFIG_BYTES_MAX).read_to_end(&mut text).map_err(read)?;
+        Self::parse(path, &text)
     }
 
     /// Parses the text of a configuration file; `path` is for messages only. A BOM at the start is skipped.
@@ -225,20 +243,57 @@ impl Config {
         Ok(config)
     }
 
-    /// Creates a configuration file with a new secret, readable by its owner only.
+    /// Creates a configuration file with a new secret, readable by its owner only. It is there complete or not at all,
+    /// and after this returns it stays.
     ///
     /// # Errors
     /// When the file exists or cannot be written.
     pub fn create(path: &Path) -> io::Result<()> {
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         let secret = Secret::generate()?;
         let content = json!({
             "gateway": { "host": "127.0.0.1" },
             "websocket": { "enabled": true, "token_issue_secret": secret.0 },
         });
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let mut random = [0_u8; 8];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let temp = Temp(folder.join(format!(".config.json.{:016x}.tmp", u64::from_ne_bytes(random))));
         // The mode is given with the creation, so there is no moment in which others can read it.
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp.0)?;
         file.write_all(format!("{content:#}\n").as_bytes())?;
-        file.sync_all()
+        // ORDER: the bytes are durable before the name is there, and the name before this returns.
+        file.sync_all()?;
+        move_to_free_name(&temp.0, path)?;
+        fs::File::open(folder)?.sync_all()
+    }
+}
+
+/// Gives a file another name in one step, if that name is free. Where the system cannot rename like that, the file is
+/// linked there, and its first name goes with [`Temp`].
+fn move_to_free_name(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => fs::hard_link(from, to),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A file that goes away again unless it was renamed.
+struct Temp(PathBuf);
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        match fs::remove_file(&self.0) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!(path = %self.0.display(), %error, "left-over file not removed"),
+        }
     }
 }
 
@@ -257,7 +312,11 @@ impl<'a> Section<'a> {
             Some(other) => Err(ConfigError::Value {
                 path: path.to_owned(),
                 key: name.to_owned(),
-                value: shortened(other),
+                // A text here may be a secret that slipped up a level.
+                value: match other {
+                    Value::String(_) => "a text".to_owned(),
+                    other => shown(other),
+                },
                 allowed: "a JSON object".to_owned(),
             }),
         }
@@ -279,7 +338,7 @@ impl<'a> Section<'a> {
         let Some((key, value)) = self.get(camel) else { return Ok(None) };
         match value.as_str().map(str::trim) {
             Some(text) if !text.is_empty() => Ok(Some(text)),
-            _ => Err(self.refuse(key, shortened(value), allowed)),
+            _ => Err(self.refuse(key, shown(value), allowed)),
         }
     }
 
@@ -287,7 +346,7 @@ impl<'a> Section<'a> {
         let Some((key, value)) = self.get(camel) else { return Ok(None) };
         match value.as_str() {
             Some(text) => Ok(Some(Secret::new(text))),
-            None => Err(self.refuse(key, "not a string".to_owned(), "a string")),
+            None => Err(self.refuse(key, kind(value).to_owned(), "a string")),
         }
     }
 
@@ -295,7 +354,7 @@ impl<'a> Section<'a> {
         let Some((key, value)) = self.get(camel) else { return Ok(None) };
         match value.as_bool() {
             Some(on) => Ok(Some(on)),
-            None => Err(self.refuse(key, shortened(value), "true or false")),
+            None => Err(self.refuse(key, shown(value), "true or false")),
         }
     }
 
@@ -305,7 +364,7 @@ impl<'a> Section<'a> {
             Some(number) if range.contains(&number) => Ok(Some(number)),
             _ => {
                 let allowed = format!("a whole number from {} to {}", range.start(), range.end());
-                Err(self.refuse(key, shortened(value), allowed))
+                Err(self.refuse(key, shown(value), allowed))
             }
         }
     }
@@ -323,9 +382,25 @@ fn snake_case(camel: &str) -> String {
     snake
 }
 
-/// A value for a message: its JSON text, at most 64 characters of it.
-fn shortened(value: &Value) -> String {
-    excerpt(&value.to_string(), 64).into_owned()
+/// A value for a message, at most 64 characters of it; of a list or an object, which may hold anything, only the kind.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            excerpt(&value.to_string(), 64).into_owned()
+        }
+        Value::Array(_) | Value::Object(_) => kind(value).to_owned(),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
 }
 
 /// `apps.*` as the file says it now. Reading costs one `stat`; the file is parsed again only when it changed. A file
@@ -370,7 +445,7 @@ impl LiveApps {
                 held.logged = None;
             }
             Err(error) => {
-                let text = error.to_string();
+                let text = with_causes(&error);
                 if held.logged.as_ref() != Some(&text) {
                     tracing::error!(
                         error = text,
@@ -436,7 +511,7 @@ mod tests {
             r#"{"apps":{"paramsMaxChars":"6000"}}"#,
             "config.json: apps.paramsMaxChars is \"6000\", allowed is a whole number from 1 to 32768",
         );
-        refused(r#"{"apps":[]}"#, "config.json: apps is [], allowed is a JSON object");
+        refused(r#"{"apps":[]}"#, "config.json: apps is an array, allowed is a JSON object");
         refused(
             r#"{"websocket":{"host":" "}}"#,
             "config.json: websocket.host is \" \", allowed is a host name or an address",
@@ -447,10 +522,29 @@ mod tests {
 
     #[test]
     fn a_secret_is_in_no_message() {
-        refused(
-            r#"{"websocket":{"tokenIssueSecret":["hunter2"]}}"#,
-            "config.json: websocket.tokenIssueSecret is not a string, allowed is a string",
-        );
+        for (text, told) in [
+            (
+                r#"{"websocket":{"tokenIssueSecret":["hunter2"]}}"#,
+                "websocket.tokenIssueSecret is an array, allowed is a string",
+            ),
+            (
+                r#"{"websocket":{"token_issue_secret":7}}"#,
+                "websocket.token_issue_secret is a number, allowed is a string",
+            ),
+            (r#"{"websocket":["hunter2"]}"#, "websocket is an array, allowed is a JSON object"),
+            (r#"{"websocket":"hunter2"}"#, "websocket is a text, allowed is a JSON object"),
+            (
+                r#"{"websocket":{"host":{"secret":"hunter2"}}}"#,
+                "websocket.host is an object, allowed is a host name or an address",
+            ),
+            (
+                r#"{"websocket":{"port":["hunter2"]}}"#,
+                "websocket.port is an array, allowed is a whole number from 0 to 65535",
+            ),
+            (r#"{"apps":{"enabled":["hunter2"]}}"#, "apps.enabled is an array, allowed is true or false"),
+        ] {
+            refused(text, &format!("config.json: {told}"));
+        }
         let config = parse(r#"{"websocket":{"tokenIssueSecret":"hunter2"}}"#).unwrap();
         assert!(!format!("{config:?}").contains("hunter2"));
     }
@@ -480,6 +574,31 @@ mod tests {
         let config = Config::load(&path).unwrap();
         assert_eq!(config.websocket.secret.as_bytes().len(), 43);
         assert_eq!(Config::create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no half-done file stays");
+    }
+
+    #[test]
+    fn of_many_that_create_at_once_one_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        let created = std::thread::scope(|scope| {
+            let creators: Vec<_> = (0..8).map(|_| scope.spawn(|| Config::create(&path).is_ok())).collect();
+            creators.into_iter().map(|it| it.join().unwrap()).filter(|&won| won).count()
+        });
+        assert_eq!(created, 1);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        Config::load(&path).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_or_a_folder_in_its_place_is_refused_and_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let refused = |path: &Path| Config::load(path).unwrap_err().to_string();
+        assert!(refused(&path).ends_with("config.json: is not a regular file"));
+        assert!(refused(folder.path()).ends_with("is not a regular file"));
+        assert_eq!(LiveApps::new(path, AppsConfig::default()).current(), AppsConfig::default());
     }
 
     #[test]

@@ -95,16 +95,7 @@ impl ApiError {
     /// command line; never for the wire.
     pub fn detail(&self) -> String {
         let Some(source) = &self.source else { return self.message.clone().into_owned() };
-        let mut text = source.to_string();
-        let mut next = source.source();
-        while let Some(error) = next {
-            let cause = error.to_string();
-            if !text.ends_with(&cause) {
-                text = format!("{text}: {cause}");
-            }
-            next = error.source();
-        }
-        text
+        with_causes(source.as_ref())
     }
 
     /// Writes a failure of ours (5xx with a cause) to the log. Called once, where the answer is built.
@@ -113,6 +104,20 @@ impl ApiError {
             tracing::error!(status = self.status.as_u16(), cause = self.detail(), "request failed");
         }
     }
+}
+
+/// An error with all that lies under it, in one line. A cause that the text before ends with is not said twice.
+pub(crate) fn with_causes(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        next = error.source();
+    }
+    text
 }
 
 impl From<linekeep_engine::Error> for ApiError {

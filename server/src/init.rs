@@ -2,10 +2,11 @@
 //!
 //! The whole is built beside its place and renamed into it, so that a directory is there complete or not at all,
 //! whatever interrupts. Invariant: nothing that exists is overwritten; of two that create at once, one wins and the
-//! other uses the winner's.
+//! other uses the winner's. Created folders are private to their owner (0700).
 
 use std::{
     fs, io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -28,6 +29,12 @@ pub enum InitError {
         /// The directory or the workspace in it.
         path: PathBuf,
     },
+    /// A link stands in the place, and what it points to is not there.
+    #[error("{} is a link to nothing", path.display())]
+    Dangling {
+        /// The link.
+        path: PathBuf,
+    },
     /// A file could not be made.
     #[error("cannot create {}", path.display())]
     Io {
@@ -48,12 +55,12 @@ pub fn create(data_dir: &Path) -> Result<(), InitError> {
         Ok(true) => return Err(InitError::Exists { path: data_dir.to_owned() }),
         // Filled, not replaced: it may be a mount point.
         Ok(false) => return build(&data_dir.join(WORKSPACE), fill_workspace),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_dangling(data_dir)?,
         Err(error) => return Err(io(error)),
     }
     build(data_dir, |folder| {
         let workspace = folder.join(WORKSPACE);
-        fs::create_dir(&workspace)?;
+        create_folder(&workspace)?;
         fill_workspace(&workspace)
     })
 }
@@ -69,6 +76,7 @@ pub fn ensure(data_dir: &Path) -> Result<(), InitError> {
     let created = if !data_dir.exists() {
         create(data_dir)
     } else if !workspace.exists() {
+        refuse_dangling(&workspace)?;
         build(&workspace, fill_workspace)
     } else {
         match Config::create(&config) {
@@ -84,9 +92,22 @@ pub fn ensure(data_dir: &Path) -> Result<(), InitError> {
     }
 }
 
+/// Refuses a path that is not there because a link leads nowhere.
+fn refuse_dangling(path: &Path) -> Result<(), InitError> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_symlink() => Err(InitError::Dangling { path: path.to_owned() }),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Creates a folder for its owner only, and those above it that are missing likewise.
+pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 fn fill_workspace(workspace: &Path) -> io::Result<()> {
     Config::create(&workspace.join(CONFIG_FILE))?;
-    fs::create_dir_all(workspace.join(APPS))?;
+    create_folder(&workspace.join(APPS))?;
     write_sample(&SAMPLE, workspace)
 }
 
@@ -95,7 +116,7 @@ fn write_sample(folder: &Dir<'_>, to: &Path) -> io::Result<()> {
         let path = to.join(entry.path());
         match entry {
             DirEntry::Dir(inner) => {
-                fs::create_dir_all(&path)?;
+                create_folder(&path)?;
                 write_sample(inner, to)?;
             }
             DirEntry::File(file) => fs::write(&path, file.contents())?,
@@ -115,7 +136,7 @@ fn build(target: &Path, fill: impl FnOnce(&Path) -> io::Result<()>) -> Result<()
     let mut random = [0_u8; 8];
     getrandom::fill(&mut random).map_err(|error| io(io::Error::other(error)))?;
     let half_done = Unfinished(parent.join(format!(".linekeep-new-{:016x}", u64::from_ne_bytes(random))));
-    fs::create_dir(&half_done.0).map_err(io)?;
+    create_folder(&half_done.0).map_err(io)?;
     fill(&half_done.0).map_err(io)?;
     match fs::rename(&half_done.0, target) {
         Ok(()) => Ok(()),
@@ -161,6 +182,10 @@ mod tests {
         create(&data_dir).unwrap();
         let mode = fs::metadata(config_path(&data_dir)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        for created in ["", WORKSPACE, "workspace/apps", "workspace/apps/shopping/data"] {
+            let mode = fs::metadata(data_dir.join(created)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{created}");
+        }
         let state = State::open(&data_dir).unwrap();
         let apps = state.apps.list().unwrap();
         assert!(!apps.is_empty());
@@ -192,11 +217,23 @@ mod tests {
     }
 
     #[test]
+    fn a_link_to_nothing_is_said_to_be_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        for outcome in [create(&link), ensure(&link)] {
+            assert!(matches!(outcome, Err(InitError::Dangling { .. })), "{outcome:?}");
+        }
+        std::os::unix::fs::symlink("nowhere", folder.path().join(WORKSPACE)).unwrap();
+        assert!(matches!(ensure(folder.path()), Err(InitError::Dangling { .. })));
+    }
+
+    #[test]
     fn an_app_from_the_sample_loads_from_disk() {
         let folder = tempfile::tempdir().unwrap();
         ensure(&folder.path().join("new")).unwrap();
         for entry in fs::read_dir(crate::state::apps_path(&folder.path().join("new"))).unwrap() {
-            assert!(load_app(&entry.unwrap().path()).manifest.is_ok());
+            assert!(load_app(&entry.unwrap().path()).unwrap().manifest.is_ok());
         }
     }
 }

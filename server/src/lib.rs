@@ -32,6 +32,7 @@ pub mod telemetry;
 
 mod cli;
 mod excerpt;
+mod open_files;
 mod signature;
 
 pub use cli::run;

@@ -72,7 +72,8 @@ impl Shutdown {
     }
 }
 
-/// A shutdown that the process's SIGINT and SIGTERM drive: the first drains, the second ends.
+/// A shutdown that the process's SIGINT and SIGTERM drive: the first drains, the second ends. From then on the signals
+/// do nothing else for as long as the runtime lives.
 ///
 /// # Errors
 /// When the runtime cannot listen for signals.
@@ -85,7 +86,6 @@ pub fn on_signals() -> io::Result<Shutdown> {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
-                () = trigger.0.closed() => return,
             }
             if asked == 1 {
                 tracing::info!("stopping: finishing open requests (a second signal ends them)");

@@ -5,7 +5,7 @@
 //! Left out on purpose: hashing, which would cost the read this exists to save.
 
 use std::{
-    fs::Metadata,
+    fs::{FileType, Metadata},
     os::unix::fs::MetadataExt as _,
     time::{Duration, SystemTime},
 };
@@ -22,6 +22,21 @@ pub(crate) struct Signature {
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
+}
+
+/// Which thing stands under a name, and of what kind, whatever its contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    kind: FileType,
+}
+
+impl Identity {
+    /// The identity of a thing whose metadata was just read.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino(), kind: metadata.file_type() }
+    }
 }
 
 impl Signature {

@@ -4,7 +4,7 @@
 //! gateways can live in one process. Invariant: one store is open on the workspace, for the state's whole life.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -14,6 +14,7 @@ use linekeep_engine::{Options, Store};
 use crate::{
     apps::{Apps, Tokens},
     config::{AppsConfig, Config, ConfigError, LiveApps},
+    init::create_folder,
 };
 
 /// The folder in a data directory that holds config.json and the apps.
@@ -76,7 +77,7 @@ impl State {
         let config_path = config_path(data_dir);
         let config = Config::load(&config_path)?;
         let root = apps_path(data_dir);
-        fs::create_dir_all(&root).map_err(|source| OpenError::Apps { path: root.clone(), source })?;
+        create_folder(&root).map_err(|source| OpenError::Apps { path: root.clone(), source })?;
         let collection_bytes_max = config.apps.collection_bytes_max;
         let store = Store::open(&root, Options { collection_bytes_max, ..Options::default() })
             .map_err(OpenError::Store)?;

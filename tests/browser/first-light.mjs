@@ -2,7 +2,7 @@
 //
 // A parent page on an origin of its own holds the app in <iframe sandbox="allow-scripts">. In that frame the test makes
 // one entry through the app's own controls, sees it, finds its line in the collection's file and sees it again after a
-// reload. On the way it makes sure that the frame really is shut in, that nothing was logged as an error, that no request
+// reload, and in the page opened by itself with the link that the gateway prints. On the way it makes sure that the frame really is shut in, that nothing was logged as an error, that no request
 // left for another host, and that the page fits a phone.
 //
 // The gateway is not started here: it is running already, and the environment says where.
@@ -102,12 +102,12 @@ async function waitUntilShown(frame, selector, text) {
   );
 }
 
-async function assertShutIn(frame) {
+async function assertShutIn(frame, which = 'the frame') {
   const attempt = reach => frame.evaluate(`(() => { try { ${reach}; return 'allowed'; } catch (error) { return error.name; } })()`);
-  assert.equal(await attempt('parent.document.title'), 'SecurityError', 'the frame reads its parent document');
-  assert.equal(await attempt('localStorage.length'), 'SecurityError', 'the frame has a localStorage');
-  assert.equal(await attempt('document.cookie'), 'SecurityError', 'the frame has cookies');
-  assert.equal(await frame.evaluate('self.origin'), 'null', 'the frame has an origin');
+  if (frame.parentFrame()) assert.equal(await attempt('parent.document.title'), 'SecurityError', `${which} reads its parent document`);
+  assert.equal(await attempt('localStorage.length'), 'SecurityError', `${which} has a localStorage`);
+  assert.equal(await attempt('document.cookie'), 'SecurityError', `${which} has cookies`);
+  assert.equal(await frame.evaluate('self.origin'), 'null', `${which} has an origin`);
 }
 
 async function assertFitsPhone(frame) {
@@ -137,7 +137,7 @@ async function assertKept(path, field, text) {
 }
 
 // Opens the app, enters, looks, and takes its pictures. Throws what went wrong.
-async function firstLight(browser, parent, { slug, gateway, data, shots }) {
+async function firstLight(browser, parent, { slug, gateway, link, data, shots }) {
   const app = APPS[slug];
   const page = await (await browser.newContext()).newPage();
   page.setDefaultTimeout(STEP_MS);
@@ -173,6 +173,11 @@ async function firstLight(browser, parent, { slug, gateway, data, shots }) {
 
     frame = await openApp(page, parent, 'dark', PHONE);
     await waitUntilShown(frame, app.shown, text);
+
+    // The link that the gateway prints, opened by itself: shut in as well, and at work.
+    await page.goto(link, { waitUntil: 'load' });
+    await assertShutIn(page.mainFrame(), 'the page opened by itself');
+    await waitUntilShown(page.mainFrame(), app.shown, text);
 
     if (shots) {
       await mkdir(shots, { recursive: true });
@@ -211,7 +216,8 @@ async function main() {
         '--disable-component-update', '--disable-sync',
       ],
     });
-    await firstLight(browser, parent, { slug, gateway, data, shots: process.env.LINEKEEP_SHOT });
+    const link = new URL(`/apps/${slug}/~${token}/?token=${token}`, gateway).href;
+    await firstLight(browser, parent, { slug, gateway, link, data, shots: process.env.LINEKEEP_SHOT });
     return slug;
   } finally {
     parent.server.closeAllConnections();

@@ -65,7 +65,17 @@ fn build() -> Result<PathBuf, String> {
 
 /// A command that starts the binary without the settings of whoever runs the tests.
 pub fn linekeep() -> Command {
-    let mut command = Command::new(binary());
+    without_settings(Command::new(binary()))
+}
+
+/// The same, in a process that may have only so many files open. A shell sets the limit and becomes the binary.
+pub fn linekeep_with_open_files(files: u64) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n \"$1\"; shift; exec \"$@\"", "sh"]).arg(files.to_string()).arg(binary());
+    without_settings(command)
+}
+
+fn without_settings(mut command: Command) -> Command {
     for setting in SETTINGS {
         command.env_remove(setting);
     }

@@ -36,6 +36,7 @@ pub struct Workspace {
     secret: String,
     apps_config: Value,
     log_level: Option<String>,
+    open_files_max: Option<u64>,
 }
 
 #[expect(clippy::new_without_default, reason = "it makes a folder")]
@@ -44,7 +45,13 @@ impl Workspace {
     pub fn new() -> Self {
         let folder =
             tempfile::Builder::new().prefix("linekeep-test-").tempdir().expect("a folder can be made");
-        let workspace = Self { folder, secret: SECRET.to_owned(), apps_config: json!({}), log_level: None };
+        let workspace = Self {
+            folder,
+            secret: SECRET.to_owned(),
+            apps_config: json!({}),
+            log_level: None,
+            open_files_max: None,
+        };
         fs::create_dir_all(workspace.path("")).expect("a folder can be made");
         workspace
     }
@@ -88,6 +95,12 @@ impl Workspace {
     /// Has the gateway log more, or less, than it does by itself: `trace`, `error`.
     pub fn log_level(mut self, level: &str) -> Self {
         self.log_level = Some(level.to_owned());
+        self
+    }
+
+    /// Lets the gateway have so few files open that it cannot raise the limit.
+    pub fn open_files_max(mut self, files: u64) -> Self {
+        self.open_files_max = Some(files);
         self
     }
 
@@ -170,6 +183,23 @@ impl TestServer {
         let stopped = self.gateway.stop();
         assert!(stopped.is_some_and(|status| status.success()), "{stopped:?}:\n{}", self.log());
         self.gateway = Gateway::start(&self.workspace, &self.data_dir);
+    }
+
+    /// Whether the gateway has a file below the folder of apps open; `None` where the system does not tell.
+    #[track_caller]
+    pub fn has_open(&self, path: &str) -> Option<bool> {
+        let child = self.gateway.child.as_ref().expect("it has not ended before");
+        let open = fs::read_dir(format!("/proc/{}/fd", child.id())).ok()?;
+        let wanted = fs::canonicalize(self.path(path)).expect("the file is there");
+        // One that is closed meanwhile cannot be read any more.
+        Some(open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).any(|open| open == wanted))
+    }
+
+    /// Tells the gateway to stop as a supervisor does, and does not wait.
+    #[track_caller]
+    pub fn tell_to_stop(&self) {
+        let child = self.gateway.child.as_ref().expect("it has not ended before");
+        kill_process(Pid::from_child(child), Signal::TERM).expect("the gateway runs");
     }
 
     /// Tells the gateway to stop as a supervisor does, and waits for it.
@@ -310,7 +340,10 @@ impl Gateway {
     #[track_caller]
     fn start(workspace: &Workspace, data_dir: &Path) -> Self {
         let log = workspace.folder.path().join("log.txt");
-        let mut command = process::linekeep();
+        let mut command = match workspace.open_files_max {
+            Some(files) => process::linekeep_with_open_files(files),
+            None => process::linekeep(),
+        };
         if let Some(level) = &workspace.log_level {
             command.env("LINEKEEP_LOG", level);
         }

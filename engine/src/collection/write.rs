@@ -616,7 +616,9 @@ fn parse_temp_name(name: &str, file_name: &str) -> Option<(u32, u64)> {
 /// failed at its last sync may be asked for again.
 fn acknowledges(answer: &Result<Outcome>) -> bool {
     match answer {
-        Ok(Outcome::Record(_) | Outcome::Deleted(_) | Outcome::Retained(_)) | Err(Error::NotFound { .. }) => true,
+        Ok(Outcome::Record(_) | Outcome::Deleted(_) | Outcome::Retained(_)) | Err(Error::NotFound { .. }) => {
+            true
+        }
         Ok(Outcome::Records(_)) | Err(_) => false,
     }
 }

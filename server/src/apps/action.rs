@@ -5,7 +5,7 @@
 //! never parsed again.
 //!
 //! Order of checks (wire facts 3.1, from 6 on): parameters are JSON, an object; the app exists, is not broken, has the
-//! action; the parameters fit its schema. Left out on purpose: http actions come with the proxy and answer 501 here.
+//! action; the parameters fit its schema. Http actions are not run: they answer 501.
 
 use linekeep_engine::{Fields, Op, Outcome, QUERY_LIMIT_DEFAULT, RecordId};
 use serde_json::{Number, Value, value::RawValue};
@@ -42,18 +42,38 @@ fn not_json(reason: &str) -> ApiError {
     ApiError::invalid(format!("params is not valid JSON: {}", excerpt(reason, REASON_CHARS_MAX)))
 }
 
+/// What a caller may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Any action.
+    All,
+    /// Actions that change nothing and ask no other program: queries.
+    Queries,
+}
+
 /// Runs the action `name` of the app `slug` and gives the envelope of its answer, as JSON. Blocks.
 ///
 /// # Errors
-/// 404 for an unknown app, action or record, 409 for a broken app, 400 for parameters that do not fit, 413 over the
-/// size cap, 501 for a http action, and what the engine's errors map to.
-pub fn run(state: &State, slug: &Slug, name: &ActionName, params: Fields) -> Result<Vec<u8>, ApiError> {
-    let app = state.apps.load(slug).ok_or_else(|| ApiError::not_found(format!("app '{slug}' not found")))?;
+/// 404 for an unknown app, action or record, 409 for a broken app, 405 for an action out of reach, 400 for parameters
+/// that do not fit, 413 over the size cap, 501 for a http action, and what the engine's errors map to.
+pub fn run(
+    state: &State,
+    slug: &Slug,
+    name: &ActionName,
+    params: Fields,
+    reach: Reach,
+) -> Result<Vec<u8>, ApiError> {
+    let app = state.apps.load(slug).map_err(ApiError::internal)?;
+    let app = app.ok_or_else(|| ApiError::not_found(format!("app '{slug}' not found")))?;
     let manifest = app.usable()?;
     let action = manifest.action(name).ok_or_else(|| {
         let name = excerpt(name.as_str(), 64);
         ApiError::not_found(format!("app '{slug}' has no action '{name}'"))
     })?;
+    let is_query = matches!(&action.kind, Kind::Storage(storage) if storage.op == StorageOp::Query);
+    if reach == Reach::Queries && !is_query {
+        return Err(ApiError::method_not_allowed());
+    }
     action.params.check(&params).map_err(|errors| ApiError::invalid(format!("invalid params: {errors}")))?;
     match &action.kind {
         Kind::Storage(storage) => {

@@ -4,7 +4,7 @@
 //! that is broken, with readable reasons. All reasons are collected, in the order name, description, server, actions,
 //! duplicates, because an author (often a language model) repairs them in one go.
 //!
-//! Limits: 256 KiB a manifest, JSON nested to 127 levels. A BOM at the start is skipped. A link in the place of the
+//! Limits: 256 KiB a manifest, JSON nested to 127 levels, [`ACTIONS_MAX`] actions, and those of [`super::schema`]. A BOM at the start is skipped. A link in the place of the
 //! folder, of `app.json` or of `data` is refused: an app's files are in its folder.
 //!
 //! Left out on purpose: the contents of `view`, `summary` (or its older name `section`) and `reader` are kept as they
@@ -14,17 +14,19 @@ use std::{
     collections::BTreeSet,
     fmt, fs,
     io::{self, Read as _},
+    net::Ipv6Addr,
     path::Path,
 };
 
+use hyper::Uri;
 use linekeep_engine::CollectionName;
 use serde_json::{Map, Value};
 
 use super::{
     ActionName, Slug,
-    schema::{ParamSchema, Reserved},
+    schema::{PARAMS_MAX, PATTERNS_MAX, ParamSchema, Reserved, patterns_count},
 };
-use crate::excerpt::excerpt;
+use crate::excerpt::{excerpt, is_unprintable, one_line};
 
 /// The manifest's file name in an app's folder.
 pub const MANIFEST_FILE: &str = "app.json";
@@ -32,6 +34,8 @@ pub const MANIFEST_FILE: &str = "app.json";
 pub const DATA_FOLDER: &str = "data";
 /// Bytes of the largest manifest that is read.
 pub const MANIFEST_BYTES_MAX: u64 = 256 * 1024;
+/// Actions one manifest may declare.
+pub const ACTIONS_MAX: usize = 200;
 /// The icon of an app that declares none (seed).
 pub const ICON_DEFAULT: &str = "ti-apps";
 
@@ -57,6 +61,13 @@ pub struct LoadedApp {
 pub struct Broken {
     /// Each reason, a line without full stop.
     pub reasons: Vec<String>,
+}
+
+impl Broken {
+    /// Takes the reasons; what in them would leave its line is escaped.
+    fn new(reasons: Vec<String>) -> Self {
+        Self { reasons: reasons.into_iter().map(|reason| one_line(&reason).into_owned()).collect() }
+    }
 }
 
 impl fmt::Display for Broken {
@@ -219,20 +230,23 @@ impl Manifest {
         let mut reasons = Vec::new();
         match parse(slug, text, &mut reasons) {
             Some(manifest) if reasons.is_empty() => Ok(manifest),
-            _ => Err(Broken { reasons }),
+            _ => Err(Broken::new(reasons)),
         }
     }
 }
 
-/// Loads the app in `folder`. Never fails: what is wrong is in the answer. Blocks.
-pub fn load_app(folder: &Path) -> LoadedApp {
+/// Loads the app in `folder`. What is wrong with it is in the answer. Blocks.
+///
+/// # Errors
+/// When the disk does not let itself be read at the moment, which says nothing about the app.
+pub fn load_app(folder: &Path) -> io::Result<LoadedApp> {
     let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
     let mut reasons = Vec::new();
     let slug = name.parse::<Slug>().ok();
     if slug.is_none() {
         reasons.push(format!("folder name '{name}' is not a valid slug"));
     }
-    let manifest = match read(folder) {
+    let manifest = match read(folder)? {
         // A stand-in slug, so that a badly named folder still hears what else is wrong; it is not returned.
         Ok(text) => {
             let checked = slug.clone().or_else(|| "unnamed".parse().ok());
@@ -245,50 +259,69 @@ pub fn load_app(folder: &Path) -> LoadedApp {
     };
     let manifest = match manifest {
         Some(manifest) if reasons.is_empty() => Ok(manifest),
-        _ => Err(Broken { reasons }),
+        _ => Err(Broken::new(reasons)),
     };
-    LoadedApp { folder: name, manifest }
+    Ok(LoadedApp { folder: name, manifest })
 }
 
-/// Reads the manifest's text, after a look at what kind of things folder, manifest and data are.
-fn read(folder: &Path) -> Result<Vec<u8>, String> {
-    let unreadable = |what: &str, error: &io::Error| format!("{what} cannot be read: {}", error.kind());
+/// Whether an error says how a path is, and will say the same next time; any other passes, or is the disk's.
+pub(super) fn is_lasting(error: &io::Error) -> bool {
+    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | PermissionDenied | NotADirectory | IsADirectory)
+}
 
-    let metadata = fs::symlink_metadata(folder).map_err(|error| unreadable("the app folder", &error))?;
+/// Reads the manifest's text, after a look at what kind of things folder, manifest and data are. The inner error is a
+/// reason why the app is broken.
+fn read(folder: &Path) -> io::Result<Result<Vec<u8>, String>> {
+    let unreadable = |what: &str, error: io::Error| {
+        if is_lasting(&error) {
+            Ok(Err(format!("{what} cannot be read: {}", error.kind())))
+        } else {
+            Err(error)
+        }
+    };
+    let broken = |reason: &str| Ok(Err(reason.to_owned()));
+
+    let metadata = match fs::symlink_metadata(folder) {
+        Ok(metadata) => metadata,
+        Err(error) => return unreadable("the app folder", error),
+    };
     if metadata.is_symlink() {
-        return Err("the app folder is a symbolic link".to_owned());
+        return broken("the app folder is a symbolic link");
     }
     if !metadata.is_dir() {
-        return Err("it is not a folder".to_owned());
+        return broken("it is not a folder");
     }
     match fs::symlink_metadata(folder.join(DATA_FOLDER)) {
-        Ok(data) if data.is_symlink() => return Err("data is a symbolic link".to_owned()),
-        Ok(data) if !data.is_dir() => return Err("data is not a folder".to_owned()),
+        Ok(data) if data.is_symlink() => return broken("data is a symbolic link"),
+        Ok(data) if !data.is_dir() => return broken("data is not a folder"),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(unreadable("data", &error)),
+        Err(error) => return unreadable("data", error),
     }
 
     let path = folder.join(MANIFEST_FILE);
     let metadata = match fs::symlink_metadata(&path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err("app.json is missing".to_owned()),
-        Err(error) => return Err(unreadable(MANIFEST_FILE, &error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return broken("app.json is missing"),
+        Err(error) => return unreadable(MANIFEST_FILE, error),
     };
     if metadata.is_symlink() {
-        return Err("app.json is a symbolic link".to_owned());
+        return broken("app.json is a symbolic link");
     }
     if !metadata.is_file() {
-        return Err("app.json is not a regular file".to_owned());
+        return broken("app.json is not a regular file");
     }
     let mut text = Vec::new();
-    fs::File::open(&path)
-        .and_then(|file| file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut text))
-        .map_err(|error| unreadable(MANIFEST_FILE, &error))?;
-    if text.len() as u64 > MANIFEST_BYTES_MAX {
-        return Err(format!("app.json is larger than {MANIFEST_BYTES_MAX} bytes"));
+    let done =
+        fs::File::open(&path).and_then(|file| file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut text));
+    if let Err(error) = done {
+        return unreadable(MANIFEST_FILE, error);
     }
-    Ok(text)
+    if text.len() as u64 > MANIFEST_BYTES_MAX {
+        return Ok(Err(format!("app.json is larger than {MANIFEST_BYTES_MAX} bytes")));
+    }
+    Ok(Ok(text))
 }
 
 /// Parses the text. `None` only when a reason was added that leaves nothing to build; reasons may also be added
@@ -308,8 +341,14 @@ fn parse(slug: &Slug, text: &[u8], reasons: &mut Vec<String>) -> Option<Manifest
     };
     let name = label(&root, "name", "app.json: ", reasons);
     let description = label(&root, "description", "app.json: ", reasons);
+    if let Some(description) = description.as_ref().filter(|text| text.contains(is_unprintable)) {
+        let got = excerpt(description, VALUE_CHARS_MAX);
+        reasons.push(format!(
+            "app.json: 'description' must be one line without control characters (got \"{got}\")"
+        ));
+    }
     let server = server(&root, reasons);
-    let actions = actions(&root, server.is_some(), reasons);
+    let actions = actions(&root, server.as_ref(), reasons);
     let icon = match root.get("icon") {
         Some(Value::String(icon)) if !icon.trim().is_empty() => icon.trim().to_owned(),
         _ => ICON_DEFAULT.to_owned(),
@@ -369,25 +408,48 @@ fn server(root: &Map<String, Value>, reasons: &mut Vec<String>) -> Option<Server
             return None;
         }
     };
-    let Some(rest) = base_url.strip_prefix("http://").or_else(|| base_url.strip_prefix("https://")) else {
-        // Not shown: what stands there may be a credential.
-        reasons.push("app.json: server.baseUrl must start with http:// or https://".to_owned());
-        return None;
-    };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if authority.contains('@') {
-        reasons.push("app.json: server.baseUrl must not carry a user or a password".to_owned());
-        return None;
+    match check_base_url(base_url) {
+        Ok(()) => Some(Server { base_url: base_url.to_owned() }),
+        Err(reason) => {
+            // What stands beside an '@' may be a password.
+            let got =
+                if base_url.contains('@') { "not shown".into() } else { excerpt(base_url, VALUE_CHARS_MAX) };
+            reasons.push(format!("app.json: server.baseUrl {reason} (got {got})"));
+            None
+        }
     }
-    if authority.is_empty() || base_url.contains(|letter: char| letter.is_whitespace() || letter.is_control())
-    {
-        reasons.push("app.json: server.baseUrl is not a URL with a host".to_owned());
-        return None;
-    }
-    Some(Server { base_url: base_url.to_owned() })
 }
 
-fn actions(root: &Map<String, Value>, has_server: bool, reasons: &mut Vec<String>) -> Vec<Action> {
+/// Whether a text is a http(s) URL with a host, at most a port, and no credentials.
+fn check_base_url(url: &str) -> Result<(), &'static str> {
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err("must start with http:// or https://");
+    }
+    let authority = url.split(['/', '?', '#']).nth(2).unwrap_or_default();
+    if authority.contains('@') {
+        return Err("must not carry a user or a password");
+    }
+    let parsed = url.parse::<Uri>().ok().and_then(|uri| uri.into_parts().authority);
+    let Some(parsed) = parsed.filter(|parsed| !parsed.host().is_empty() && parsed.as_str() == authority)
+    else {
+        return Err("is not a URL with a host");
+    };
+    let host = parsed.host();
+    if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'))
+        && address.parse::<Ipv6Addr>().is_err()
+    {
+        return Err("is not a URL with a host");
+    }
+    let port = &authority[host.len()..];
+    let in_range = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    if port.is_empty() || port.strip_prefix(':').is_some_and(in_range) {
+        Ok(())
+    } else {
+        Err("must have a port from 1 to 65535, or none")
+    }
+}
+
+fn actions(root: &Map<String, Value>, server: Option<&Server>, reasons: &mut Vec<String>) -> Vec<Action> {
     let declared = match optional(root, "actions") {
         None => return Vec::new(),
         Some(Value::Array(declared)) => declared,
@@ -396,10 +458,26 @@ fn actions(root: &Map<String, Value>, has_server: bool, reasons: &mut Vec<String
             return Vec::new();
         }
     };
+    // ORDER: the bounds come first, so that what is over them is not compiled.
+    if declared.len() > ACTIONS_MAX {
+        reasons.push(format!(
+            "app.json: 'actions' is too large: {} actions, at most {ACTIONS_MAX}",
+            declared.len()
+        ));
+        return Vec::new();
+    }
+    let fragments = declared.iter().filter_map(|action| action.get("params")?.as_object());
+    let patterns: usize = fragments.flat_map(Map::values).map(patterns_count).sum();
+    if patterns > PATTERNS_MAX {
+        reasons.push(format!(
+            "app.json: 'actions' is too large: {patterns} patterns in all params, at most {PATTERNS_MAX}"
+        ));
+        return Vec::new();
+    }
     let actions = declared
         .iter()
         .enumerate()
-        .filter_map(|(index, value)| action(index, value, has_server, reasons))
+        .filter_map(|(index, value)| action(index, value, server, reasons))
         .collect();
 
     let mut seen = BTreeSet::new();
@@ -416,7 +494,7 @@ fn actions(root: &Map<String, Value>, has_server: bool, reasons: &mut Vec<String
 }
 
 /// Parses one action; `None` when a reason was added.
-fn action(index: usize, value: &Value, has_server: bool, reasons: &mut Vec<String>) -> Option<Action> {
+fn action(index: usize, value: &Value, server: Option<&Server>, reasons: &mut Vec<String>) -> Option<Action> {
     let reasons_before = reasons.len();
     let place = format!("app.json: actions[{index}]");
     let Value::Object(object) = value else {
@@ -427,7 +505,8 @@ fn action(index: usize, value: &Value, has_server: bool, reasons: &mut Vec<Strin
         Some((_, Some(Ok(name)))) => Some(name),
         Some((other, _)) => {
             reasons.push(format!(
-                "{place}: 'name' must be lower-case letters, digits and '_', a letter first (got {})",
+                "{place}: 'name' must be lower-case letters, digits and '_', a letter first, at most 64 \
+                 characters (got {})",
                 shown(other)
             ));
             None
@@ -444,7 +523,7 @@ fn action(index: usize, value: &Value, has_server: bool, reasons: &mut Vec<Strin
     let description = label(object, "description", &place, reasons);
     let declared = params(object, &place, reasons);
     let required = required(object, &place, reasons);
-    let kind = kind(object, &place, has_server, declared, reasons);
+    let kind = kind(object, &place, server, declared, reasons);
 
     let reserved = match &kind {
         Some(Kind::Storage(storage)) => storage.op.reserved(),
@@ -470,6 +549,11 @@ fn params<'a>(
     reasons: &mut Vec<String>,
 ) -> Option<&'a Map<String, Value>> {
     match optional(object, "params")? {
+        Value::Object(params) if params.len() > PARAMS_MAX => {
+            reasons
+                .push(format!("{place}'params' is too large: {} params, at most {PARAMS_MAX}", params.len()));
+            None
+        }
         Value::Object(params) => Some(params),
         other => {
             reasons.push(format!(
@@ -496,13 +580,13 @@ fn required(object: &Map<String, Value>, place: &str, reasons: &mut Vec<String>)
 fn kind(
     object: &Map<String, Value>,
     place: &str,
-    has_server: bool,
+    server: Option<&Server>,
     declared: Option<&Map<String, Value>>,
     reasons: &mut Vec<String>,
 ) -> Option<Kind> {
     match object.get("kind").map(|kind| (kind, kind.as_str())) {
         Some((_, Some("storage"))) => storage_kind(object, place, reasons),
-        Some((_, Some("http"))) => http_kind(object, place, has_server, declared, reasons),
+        Some((_, Some("http"))) => http_kind(object, place, server, declared, reasons),
         Some((other, _)) => {
             reasons
                 .push(format!("{place}'kind' is 'storage' or 'http', nothing else (got {})", shown(other)));
@@ -537,11 +621,11 @@ fn storage_kind(object: &Map<String, Value>, place: &str, reasons: &mut Vec<Stri
 fn http_kind(
     object: &Map<String, Value>,
     place: &str,
-    has_server: bool,
+    server: Option<&Server>,
     declared: Option<&Map<String, Value>>,
     reasons: &mut Vec<String>,
 ) -> Option<Kind> {
-    if !has_server {
+    if server.is_none() {
         reasons.push(format!("{place}a http action needs a usable 'server.baseUrl' in the manifest"));
     }
     let method = object.get("method").and_then(Value::as_str).and_then(HttpMethod::parse);
@@ -690,6 +774,66 @@ mod tests {
     }
 
     #[test]
+    fn the_description_is_one_line() {
+        for (text, shown) in [
+            ("a\nb", "a\\nb"),
+            ("a\u{1b}[2Kb", "a\\u{1b}[2Kb"),
+            ("a\u{85}b", "a\\u{85}b"),
+            ("a\u{2028}b", "a\\u{2028}b"),
+            ("a\u{2029}b", "a\\u{2029}b"),
+        ] {
+            let reason = format!(
+                "app.json: 'description' must be one line without control characters (got \"{shown}\")"
+            );
+            refused(json!({"description": text}), &[&reason]);
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_before_it_is_compiled() {
+        let action = |number: usize, params: Value| {
+            let (name, kind) = (format!("a{number}"), "storage");
+            json!({"name": name, "description": "d", "kind": kind, "op": "append", "collection": "c",
+                "params": params})
+        };
+        let actions: Vec<_> = (0..=200).map(|number| action(number, json!({}))).collect();
+        assert!(parse_with(&json!({"actions": actions[..200]})).is_ok());
+        refused(
+            json!({ "actions": actions }),
+            &["app.json: 'actions' is too large: 201 actions, at most 200"],
+        );
+        let params = |count: usize| -> Value {
+            (0..count)
+                .map(|number| (format!("p{number}"), json!({"type": "string"})))
+                .collect::<Map<_, _>>()
+                .into()
+        };
+        assert!(parse_with(&json!({"actions": [action(0, params(100))]})).is_ok());
+        refused(
+            json!({"actions": [action(0, params(101))]}),
+            &["app.json: actions[0] (a0): 'params' is too large: 101 params, at most 100"],
+        );
+        let patterns = |count: usize| -> Vec<Value> {
+            let param = json!({"p": {"type": "string", "pattern": "^a$"}});
+            (0..count).map(|number| action(number, param.clone())).collect()
+        };
+        assert!(parse_with(&json!({"actions": patterns(64)})).is_ok());
+        refused(
+            json!({"actions": patterns(65)}),
+            &["app.json: 'actions' is too large: 65 patterns in all params, at most 64"],
+        );
+    }
+
+    #[test]
+    fn a_disk_that_fails_does_not_make_an_app_broken() {
+        // No path has a NUL in it: an error that is neither absence nor a lack of rights.
+        assert!(load_app(Path::new("a\0b")).is_err());
+        for kind in [io::ErrorKind::Other, io::ErrorKind::TimedOut, io::ErrorKind::StaleNetworkFileHandle] {
+            assert!(!is_lasting(&kind.into()), "{kind}");
+        }
+    }
+
+    #[test]
     fn what_is_not_an_object_is_refused() {
         assert_eq!(parse("[]").unwrap_err(), ["app.json: the top level must be a JSON object"]);
         for text in
@@ -713,23 +857,53 @@ mod tests {
             (json!("http://h"), "app.json: 'server' must be an object with a 'baseUrl' (got \"http://h\")"),
             (json!({}), "app.json: server.baseUrl is missing"),
             (json!({"baseUrl": 1}), "app.json: server.baseUrl must be a text (got 1)"),
-            (json!({"baseUrl": "ftp://h"}), "app.json: server.baseUrl must start with http:// or https://"),
-            (json!({"baseUrl": "HTTP://h"}), "app.json: server.baseUrl must start with http:// or https://"),
+            (
+                json!({"baseUrl": "ftp://h"}),
+                "app.json: server.baseUrl must start with http:// or https:// (got ftp://h)",
+            ),
+            (
+                json!({"baseUrl": "HTTP://h"}),
+                "app.json: server.baseUrl must start with http:// or https:// (got HTTP://h)",
+            ),
+            (
+                json!({"baseUrl": "ftp://u:p@h"}),
+                "app.json: server.baseUrl must start with http:// or https:// (got not shown)",
+            ),
             (
                 json!({"baseUrl": "http://u:p@h/"}),
-                "app.json: server.baseUrl must not carry a user or a password",
+                "app.json: server.baseUrl must not carry a user or a password (got not shown)",
             ),
             (
                 json!({"baseUrl": "http://h\\@x/"}),
-                "app.json: server.baseUrl must not carry a user or a password",
+                "app.json: server.baseUrl must not carry a user or a password (got not shown)",
             ),
-            (json!({"baseUrl": "http:///x"}), "app.json: server.baseUrl is not a URL with a host"),
-            (json!({"baseUrl": "http://a b"}), "app.json: server.baseUrl is not a URL with a host"),
         ];
         for (server, expected) in cases {
             refused(json!({ "server": server }), &[expected]);
         }
-        for url in ["http://h", "https://[::1]:8/x", "http://h/a@b"] {
+        for url in [
+            "http:///x",
+            "http://a b",
+            "http://",
+            "http://:80",
+            "http://[::1",
+            "http://[x]/",
+            "http://a\u{1b}",
+            "http://è",
+        ] {
+            let got = if url.contains('\u{1b}') { "http://a\\u{1b}" } else { url };
+            refused(
+                json!({"server": {"baseUrl": url}}),
+                &[&format!("app.json: server.baseUrl is not a URL with a host (got {got})")],
+            );
+        }
+        for url in ["http://h:99999", "http://h:0", "http://h:", "http://[::1]:65536/x"] {
+            refused(
+                json!({"server": {"baseUrl": url}}),
+                &[&format!("app.json: server.baseUrl must have a port from 1 to 65535, or none (got {url})")],
+            );
+        }
+        for url in ["http://h", "https://[::1]:8/x", "http://h/a@b", "http://192.168.1.9:65535"] {
             assert!(parse_with(&json!({"server": {"baseUrl": url, "auth": null}})).is_ok(), "{url}");
         }
     }
@@ -756,8 +930,7 @@ mod tests {
             let (kind, op) = ("storage", "query");
             json!({"name": name, "description": "d", "kind": kind, "op": op, "collection": "c"})
         };
-        let bad =
-            "app.json: actions[0]: 'name' must be lower-case letters, digits and '_', a letter first (got";
+        let bad = "app.json: actions[0]: 'name' must be lower-case letters, digits and '_', a letter first, at most 64 characters (got";
         refused(json!({"actions": [action(json!("List"))]}), &[&format!("{bad} \"List\")")]);
         refused(json!({"actions": [action(json!("list\n"))]}), &[&format!("{bad} \"list\\n\")")]);
         refused(json!({"actions": [action(json!([]))]}), &[&format!("{bad} [])")]);
@@ -887,8 +1060,9 @@ mod tests {
     #[test]
     fn folders_that_are_no_apps_are_broken_with_a_reason() {
         let root = tempfile::tempdir().unwrap();
-        let reasons =
-            |name: &str| load_app(&root.path().join(name)).manifest.err().map(|broken| broken.to_string());
+        let reasons = |name: &str| {
+            load_app(&root.path().join(name)).unwrap().manifest.err().map(|broken| broken.to_string())
+        };
         let folder = |name: &str| {
             let folder = root.path().join(name);
             fs::create_dir(&folder).unwrap();
@@ -920,12 +1094,18 @@ mod tests {
         assert_eq!(reasons("big").unwrap(), "app.json is larger than 262144 bytes");
         fs::write(folder("Bad_Name").join(MANIFEST_FILE), good).unwrap();
         assert_eq!(reasons("Bad_Name").unwrap(), "folder name 'Bad_Name' is not a valid slug");
+        fs::write(folder("a\u{1b}[2K\nok   b").join(MANIFEST_FILE), good).unwrap();
+        assert_eq!(
+            reasons("a\u{1b}[2K\nok   b").unwrap(),
+            "folder name 'a\\u{1b}[2K\\nok   b' is not a valid slug"
+        );
     }
 
     #[test]
     fn the_fixture_workspace_has_three_broken_apps() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/workspace/apps");
-        let reason = |name: &str| load_app(&root.join(name)).manifest.err().map(|broken| broken.to_string());
+        let reason =
+            |name: &str| load_app(&root.join(name)).unwrap().manifest.err().map(|broken| broken.to_string());
         for good in ["attivita", "diario", "meteo", "piante", "spesa"] {
             assert_eq!(reason(good), None, "{good}");
         }

@@ -7,12 +7,14 @@ use std::{fmt, str::FromStr};
 
 /// Most bytes of a slug (seed: `MAX_SLUG_LEN`).
 pub const SLUG_BYTES_MAX: usize = 32;
+/// Most bytes of an action's name.
+pub const ACTION_NAME_BYTES_MAX: usize = 64;
 
 /// An app's folder name: `^[a-z0-9]+(-[a-z0-9]+)*$`, at most 32 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slug(String);
 
-/// An action's name: `^[a-z][a-z0-9_]*$`.
+/// An action's name: `^[a-z][a-z0-9_]*$`, at most 64 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionName(String);
 
@@ -62,7 +64,11 @@ impl FromStr for ActionName {
     fn from_str(text: &str) -> Result<Self, NameError> {
         let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
         let rest = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        if first && text.bytes().all(rest) { Ok(Self(text.to_owned())) } else { Err(NameError) }
+        if first && text.len() <= ACTION_NAME_BYTES_MAX && text.bytes().all(rest) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NameError)
+        }
     }
 }
 
@@ -90,10 +96,10 @@ mod tests {
 
     #[test]
     fn action_names_are_matched_whole() {
-        for good in ["a", "list_items", "a1", "a__b", "a_"] {
+        for good in ["a", "list_items", "a1", "a__b", "a_", &"a".repeat(64)] {
             assert!(good.parse::<ActionName>().is_ok(), "{good:?}");
         }
-        for bad in ["", "_a", "1a", "A", "aB", "a-b", "a\n", "a b", "è", "a/b"] {
+        for bad in ["", "_a", "1a", "A", "aB", "a-b", "a\n", "a b", "è", "a/b", &"a".repeat(65)] {
             assert!(bad.parse::<ActionName>().is_err(), "{bad:?}");
         }
     }

@@ -1,14 +1,17 @@
 //! The parameters an action takes: compiled when the manifest is loaded, checked when the action is called.
 //!
 //! An action's effective schema is an object of the declared parameters plus the reserved ones (`id` on set, update
-//! and delete; `limit` on query), with nothing else allowed. Each declared fragment is compiled by itself, so that
-//! a `$ref` in it means a place in that fragment, and one that leaves it is an error at load: nothing is ever
-//! fetched. Patterns run on the linear-time `regex` engine, so no value can make a check slow.
+//! and delete; `limit` on query), with nothing else allowed. Each declared fragment is compiled by itself.
 //!
-//! The schema language is JSON Schema 2020-12. `nullable: true`, which older manifests use, is translated. `format`
-//! is not asserted and `default` not applied, as the specification has it.
+//! The schema language is JSON Schema 2020-12 without references (`$ref`, `$dynamicRef`, `$recursiveRef`): a few
+//! hundred bytes of them describe schemas whose check takes for ever or gigabytes. `nullable: true`, which older
+//! manifests use, is translated. `format` is not asserted and `default` not applied, as the specification has it.
 //!
-//! Invariant: a fragment that cannot be used is reported by [`ParamSchema::compile`], never at call time.
+//! Limits: [`PATTERN_BYTES_MAX`] for each compiled pattern, [`PATTERNS_MAX`] patterns in a manifest, [`PARAMS_MAX`]
+//! params in an action, schemas nested to [`NESTING_MAX`]. Patterns run on the linear-time `regex` engine.
+//!
+//! Invariants: a fragment that cannot be used is reported by [`ParamSchema::compile`], never at call time. Without
+//! references a check is bounded by the size of the fragment times that of the value.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +22,26 @@ use serde_json::{Map, Value, json};
 use crate::excerpt::excerpt;
 
 /// Bytes one compiled pattern may take.
-const PATTERN_BYTES_MAX: usize = 2 * 1024 * 1024;
+pub const PATTERN_BYTES_MAX: usize = 64 * 1024;
+/// Patterns all fragments of a manifest may have together.
+pub const PATTERNS_MAX: usize = 64;
+/// Params one action may declare.
+pub const PARAMS_MAX: usize = 100;
+/// How deep schemas may stand in each other. The `unevaluated...` keywords look at each level again.
+pub const NESTING_MAX: usize = 16;
+/// Keywords that make one schema stand in many places, or in itself.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// What `type` may name.
+const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 /// Characters of a value that a message shows.
 const VALUE_CHARS_MAX: usize = 64;
 /// Characters of one error in a message.
 const ERROR_CHARS_MAX: usize = 160;
 /// Characters of all value errors together, after which the rest is counted; the unknown names come on top.
 const ERRORS_CHARS_MAX: usize = 320;
+/// Nodes of a fragment times nodes of a value up to which errors are collected: the validator builds all of them, one
+/// for each pair at worst, before the first can be taken.
+const ERRORS_COLLECTED_MAX: usize = 100_000;
 /// Errors taken from one value.
 const ERRORS_PER_VALUE_MAX: usize = 3;
 
@@ -54,9 +70,17 @@ impl Reserved {
 /// What an action accepts.
 #[derive(Debug)]
 pub struct ParamSchema {
-    params: BTreeMap<String, Validator>,
+    params: BTreeMap<String, Param>,
     /// In the order of the manifest, each name once.
     required: Vec<String>,
+}
+
+/// One declared parameter.
+#[derive(Debug)]
+struct Param {
+    validator: Validator,
+    /// Values in the fragment, its size for an estimate.
+    nodes: usize,
 }
 
 impl ParamSchema {
@@ -79,8 +103,8 @@ impl ParamSchema {
                 continue;
             }
             match compile_fragment(fragment) {
-                Ok(validator) => {
-                    params.insert(name.clone(), validator);
+                Ok(param) => {
+                    params.insert(name.clone(), param);
                 }
                 Err(reason) => errors.push(format!("param '{}': {reason}", excerpt(name, VALUE_CHARS_MAX))),
             }
@@ -104,8 +128,8 @@ impl ParamSchema {
             Reserved::Limit => (Some("limit"), json!({"type": "integer"})),
         };
         if let Some(name) = injected {
-            let validator = compile_fragment(&fragment).expect("the reserved fragments are valid");
-            params.insert(name.to_owned(), validator);
+            let param = compile_fragment(&fragment).expect("the reserved fragments are valid");
+            params.insert(name.to_owned(), param);
             if reserved == Reserved::Id {
                 names.push(name.to_owned());
             }
@@ -131,13 +155,18 @@ impl ParamSchema {
         }
         let mut unknown = Vec::new();
         for (name, json) in fields.iter() {
-            let Some(validator) = self.params.get(name) else {
+            let Some(param) = self.params.get(name) else {
                 unknown.push(name);
                 continue;
             };
             match serde_json::from_str::<Value>(json) {
+                // ORDER: the quick check first; errors are collected only where there are some.
+                Ok(value) if param.validator.is_valid(&value) => {}
+                Ok(value) if param.nodes.saturating_mul(nodes(&value)) > ERRORS_COLLECTED_MAX => {
+                    problems.add(&format!("{name}: does not fit its schema"));
+                }
                 Ok(value) => {
-                    for error in validator.iter_errors(&value).take(ERRORS_PER_VALUE_MAX) {
+                    for error in param.validator.iter_errors(&value).take(ERRORS_PER_VALUE_MAX) {
                         problems.add(&describe(name, &error));
                     }
                 }
@@ -209,42 +238,136 @@ fn path_text(name: &str, pointer: &str) -> String {
     path
 }
 
-fn compile_fragment(fragment: &Value) -> Result<Validator, String> {
+/// Values in a value, itself among them.
+fn nodes(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(values) => values.iter().map(nodes).sum::<usize>(),
+        Value::Object(members) => members.values().map(nodes).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+fn compile_fragment(fragment: &Value) -> Result<Param, String> {
     let typed = fragment.as_object().is_some_and(|members| members.contains_key("type"));
     if !typed {
         return Err("must be a JSON Schema object with a 'type'".to_owned());
     }
     let mut schema = fragment.clone();
-    prepare(&mut schema)?;
+    prepare(&mut schema, &mut Vec::new())?;
     jsonschema::options()
         .with_draft(Draft::Draft202012)
         .offline()
         .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
         .build(&schema)
+        .map(|validator| Param { validator, nodes: nodes(&schema) })
         .map_err(|error| {
             let place = path_text("", error.instance_path().as_str());
-            let place = place.trim_start_matches('.');
             let reason = error.to_string();
-            let reason = excerpt(&reason, ERROR_CHARS_MAX);
-            if place.is_empty() {
-                format!("is not a valid JSON Schema: {reason}")
-            } else {
-                format!("is not a valid JSON Schema: '{place}': {reason}")
-            }
+            let reason = match error.instance().as_ref() {
+                Value::String(pattern) if place.ends_with(".pattern") && is_too_large(pattern) => {
+                    format!("the pattern is too large: compiled it takes more than {PATTERN_BYTES_MAX} bytes")
+                }
+                _ => excerpt(&reason, ERROR_CHARS_MAX).into_owned(),
+            };
+            unusable(place.trim_start_matches('.'), &reason)
         })
 }
 
-/// Translates `nullable: true` and refuses references that leave the fragment, in every place where a schema stands.
-/// What only looks like a schema (inside `enum`, `const`, `default`, `examples`) is data and stays.
-fn prepare(schema: &mut Value) -> Result<(), String> {
-    let Value::Object(members) = schema else { return Ok(()) };
-    for keyword in ["$ref", "$dynamicRef"] {
-        if let Some(Value::String(target)) = members.get(keyword)
-            && !target.starts_with('#')
-        {
-            let target = excerpt(target, VALUE_CHARS_MAX);
-            return Err(format!("'{keyword}' must stay inside the param (start with '#'), got '{target}'"));
+/// Whether a pattern that was refused is one that a larger limit would have taken.
+fn is_too_large(pattern: &str) -> bool {
+    let options = |bytes_max| {
+        jsonschema::options().offline().with_pattern_options(PatternOptions::regex().size_limit(bytes_max))
+    };
+    options(PATTERN_BYTES_MAX * 16).build(&json!({"pattern": pattern})).is_ok()
+}
+
+fn unusable(place: &str, reason: &str) -> String {
+    if place.is_empty() {
+        format!("is not a valid JSON Schema: {reason}")
+    } else {
+        format!("is not a valid JSON Schema: '{}': {reason}", excerpt(place, VALUE_CHARS_MAX))
+    }
+}
+
+/// What stands under a keyword of a schema.
+#[derive(Clone, Copy)]
+enum Under {
+    /// A schema, or an array of schemas.
+    Schemas,
+    /// An object of names and schemas.
+    NamedSchemas,
+    /// Data that may look like a schema and is none.
+    Data,
+    /// Something that a validator may or may not know: no references in it, and nothing else is asked.
+    Unknown,
+}
+
+impl Under {
+    fn of(keyword: &str) -> Self {
+        match keyword {
+            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+            | "dependencies" => Self::NamedSchemas,
+            "allOf"
+            | "anyOf"
+            | "oneOf"
+            | "prefixItems"
+            | "items"
+            | "additionalItems"
+            | "additionalProperties"
+            | "not"
+            | "if"
+            | "then"
+            | "else"
+            | "contains"
+            | "propertyNames"
+            | "unevaluatedItems"
+            | "unevaluatedProperties"
+            | "contentSchema" => Self::Schemas,
+            "enum" | "const" | "default" | "examples" | "required" | "dependentRequired" | "type" => {
+                Self::Data
+            }
+            _ => Self::Unknown,
         }
+    }
+}
+
+/// The patterns in a fragment: the values of `pattern`, and the names under `patternProperties`.
+pub(super) fn patterns_count(schema: &Value) -> usize {
+    match schema {
+        Value::Object(members) => members
+            .iter()
+            .map(|(keyword, value)| match (Under::of(keyword), value) {
+                (Under::Data, _) => 0,
+                (Under::NamedSchemas, Value::Object(schemas)) => {
+                    let names = if keyword == "patternProperties" { schemas.len() } else { 0 };
+                    names + schemas.values().map(patterns_count).sum::<usize>()
+                }
+                (Under::NamedSchemas | Under::Schemas | Under::Unknown, _) => {
+                    usize::from(keyword == "pattern" && value.is_string()) + patterns_count(value)
+                }
+            })
+            .sum(),
+        Value::Array(schemas) => schemas.iter().map(patterns_count).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// Translates `nullable: true` and refuses references, unknown types and deep nesting, in every place where a schema
+/// stands. `place` is the way to this one.
+fn prepare(schema: &mut Value, place: &mut Vec<String>) -> Result<(), String> {
+    let members = match schema {
+        Value::Object(members) => members,
+        Value::Array(schemas) => {
+            return schemas.iter_mut().try_for_each(|schema| prepare(schema, place));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
+    };
+    if place.len() > NESTING_MAX {
+        return Err(unusable("", &format!("too large: schemas are nested deeper than {NESTING_MAX} levels")));
+    }
+    refuse_reference(members, place)?;
+    if let Some(kind) = members.get("type") {
+        check_type(kind).map_err(|reason| unusable(&place.join("."), &reason))?;
     }
     if members.get("nullable") == Some(&Value::Bool(true)) {
         match members.get_mut("type") {
@@ -259,32 +382,57 @@ fn prepare(schema: &mut Value) -> Result<(), String> {
         }
     }
     for (keyword, value) in members {
-        match (keyword.as_str(), value) {
-            (
-                "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
-                Value::Object(schemas),
-            ) => schemas.values_mut().try_for_each(prepare)?,
-            ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(schemas)) => {
-                schemas.iter_mut().try_for_each(prepare)?;
+        place.push(keyword.clone());
+        match (Under::of(keyword), value) {
+            (Under::Data, _) => {}
+            (Under::NamedSchemas, Value::Object(schemas)) => {
+                for (name, schema) in schemas {
+                    place.pop();
+                    place.push(format!("{keyword}.{name}"));
+                    prepare(schema, place)?;
+                }
             }
-            (
-                "items"
-                | "additionalProperties"
-                | "not"
-                | "if"
-                | "then"
-                | "else"
-                | "contains"
-                | "propertyNames"
-                | "unevaluatedItems"
-                | "unevaluatedProperties"
-                | "contentSchema",
-                schema,
-            ) => prepare(schema)?,
-            _ => {}
+            (Under::NamedSchemas | Under::Schemas, value) => prepare(value, place)?,
+            (Under::Unknown, value) => refuse_references(value, place)?,
         }
+        place.pop();
     }
     Ok(())
+}
+
+fn refuse_reference(members: &Map<String, Value>, place: &[String]) -> Result<(), String> {
+    match REFERENCES.into_iter().find(|keyword| members.contains_key(*keyword)) {
+        Some(keyword) => {
+            Err(unusable(&place.join("."), &format!("references are not supported, remove '{keyword}'")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses references at any depth.
+fn refuse_references(value: &Value, place: &[String]) -> Result<(), String> {
+    match value {
+        Value::Object(members) => {
+            refuse_reference(members, place)?;
+            members.values().try_for_each(|value| refuse_references(value, place))
+        }
+        Value::Array(values) => values.iter().try_for_each(|value| refuse_references(value, place)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+    }
+}
+
+/// Refuses what `type` must not be, with a list of what it may be.
+fn check_type(kind: &Value) -> Result<(), String> {
+    let known = |kind: &Value| kind.as_str().is_some_and(|kind| TYPES.contains(&kind));
+    let fits = match kind {
+        Value::Array(kinds) => !kinds.is_empty() && kinds.iter().all(known),
+        kind => known(kind),
+    };
+    if fits {
+        return Ok(());
+    }
+    let got = kind.to_string();
+    Err(format!("'type' must be one of {} (got {})", TYPES.join(", "), excerpt(&got, VALUE_CHARS_MAX)))
 }
 
 #[cfg(test)]
@@ -339,23 +487,108 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_leaves_the_fragment_is_refused() {
-        for target in
-            ["http://example.org/s", "file:///etc/passwd", "other.json", "https://json-schema.org/schema"]
-        {
-            refused(
-                json!({"type": "array", "items": {"$ref": target}}),
-                &format!("param 'p': '$ref' must stay inside the param (start with '#'), got '{target}'"),
+    fn references_are_refused_wherever_a_schema_stands() {
+        for (fragment, place, keyword) in [
+            (json!({"type": "string", "$ref": "#"}), "", "$ref"),
+            (json!({"type": "string", "$ref": "http://example.org/s"}), "", "$ref"),
+            (json!({"type": "string", "$dynamicRef": "#a"}), "", "$dynamicRef"),
+            (json!({"type": "string", "$recursiveRef": "#"}), "", "$recursiveRef"),
+            (json!({"type": "array", "items": {"$ref": "file:///etc/passwd"}}), "'items': ", "$ref"),
+            (json!({"type": "object", "properties": {"a": {"$ref": "#"}}}), "'properties.a': ", "$ref"),
+            (json!({"type": "object", "$defs": {"a": {"$ref": "#"}}}), "'$defs.a': ", "$ref"),
+            (json!({"type": "object", "anyOf": [{"not": {"$ref": "#"}}]}), "'anyOf.not': ", "$ref"),
+            (json!({"type": "object", "dependencies": {"a": {"$ref": "#"}}}), "'dependencies.a': ", "$ref"),
+            (json!({"type": "object", "unknown": [[{"$ref": 1}]]}), "'unknown': ", "$ref"),
+        ] {
+            let reason = format!(
+                "param 'p': is not a valid JSON Schema: {place}references are not supported, remove '{keyword}'"
             );
+            refused(fragment, &reason);
         }
     }
 
     #[test]
-    fn a_reference_inside_the_fragment_works_and_a_loop_ends() {
-        let tree = json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["v"]});
-        let schema = schema(json!({"p": tree, "q": {"type": "string", "$ref": "#"}}), &[], Reserved::Nothing);
-        check(&schema, r#"{"p":{"v":1,"next":{"v":2}},"q":"x"}"#, "");
-        check(&schema, r#"{"p":{"v":1,"next":{}}}"#, r#"p.next: "v" is a required property"#);
+    fn what_only_looks_like_a_reference_is_data() {
+        let params = json!({
+            "a": {"type": "object", "enum": [{"$ref": "#"}], "default": {"$ref": "#"}},
+            "b": {"type": "object", "properties": {"$ref": {"type": "string"}}},
+            "c": {"type": "string", "x-shown-as": {"type": "slider", "minimum": "none"}},
+        });
+        let schema = schema(params, &[], Reserved::Nothing);
+        check(&schema, r##"{"a":{"$ref":"#"},"b":{"$ref":"x"},"c":"x"}"##, "");
+        check(&schema, r#"{"b":{"$ref":1}}"#, "b.$ref: 1 is not of type \"string\"");
+    }
+
+    #[test]
+    fn nesting_is_bounded_and_what_is_allowed_is_checked_quickly() {
+        let nested = |levels: usize, keyword: &str| {
+            let mut fragment = json!({"type": "object"});
+            for _ in 0..levels {
+                fragment = json!({"type": "object", "allOf": [fragment.clone()], "anyOf": [fragment]});
+                fragment[keyword] = json!(false);
+                fragment["anyOf"] = json!([{"type": "object"}]);
+            }
+            fragment
+        };
+        let deep = nested(NESTING_MAX + 1, "unevaluatedProperties");
+        refused(
+            deep,
+            "param 'p': is not a valid JSON Schema: too large: schemas are nested deeper than 16 levels",
+        );
+        let params = json!({"p": nested(NESTING_MAX - 1, "unevaluatedProperties")});
+        let schema = schema(params, &[], Reserved::Nothing);
+        let started = std::time::Instant::now();
+        let value = format!(r#"{{"p":{{"a":{}1{}}}}}"#, r#"{"a":"#.repeat(60), "}".repeat(60));
+        assert!(schema.check(&Fields::parse(value.as_bytes()).unwrap()).is_err());
+        assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn a_large_value_under_a_large_schema_is_refused_without_a_list_of_errors() {
+        let options = vec![json!({"items": {"type": "string"}}); 500];
+        let schema = schema(json!({"p": {"type": "array", "anyOf": options}}), &[], Reserved::Nothing);
+        let value = |item: &str| format!(r#"{{"p":[{}]}}"#, vec![item; 2_000].join(","));
+        check(&schema, &value("\"a\""), "");
+        check(&schema, &value("7"), "p: does not fit its schema");
+    }
+
+    #[test]
+    fn patterns_are_bounded_and_counted() {
+        refused(
+            json!({"type": "string", "pattern": "[a-z]{4000}"}),
+            "param 'p': is not a valid JSON Schema: 'pattern': the pattern is too large: compiled it takes more than \
+             65536 bytes",
+        );
+        for pattern in ["^\\d{4}-\\d{2}-\\d{2}$", "^[^@\\s]+@[^@\\s]+$", "^\\p{L}+$", "^.{1,200}$"] {
+            schema(json!({"p": {"type": "string", "pattern": pattern}}), &[], Reserved::Nothing);
+        }
+        let fragment = json!({
+            "type": "object",
+            "pattern": "a",
+            "enum": [{"pattern": "no"}],
+            "properties": {"pattern": {"type": "string", "pattern": "b"}},
+            "patternProperties": {"c": {}, "d": {"items": [{"pattern": "e"}]}},
+        });
+        assert_eq!(patterns_count(&fragment), 5);
+    }
+
+    #[test]
+    fn an_unknown_type_is_told_which_there_are() {
+        let types = "array, boolean, integer, null, number, object, string";
+        for (kind, got) in
+            [(json!("strin"), "\"strin\""), (json!(["string", 7]), "[\"string\",7]"), (json!([]), "[]")]
+        {
+            refused(
+                json!({ "type": kind }),
+                &format!("param 'p': is not a valid JSON Schema: 'type' must be one of {types} (got {got})"),
+            );
+        }
+        refused(
+            json!({"type": "array", "items": {"type": "int"}}),
+            &format!(
+                "param 'p': is not a valid JSON Schema: 'items': 'type' must be one of {types} (got \"int\")"
+            ),
+        );
     }
 
     #[test]

@@ -6,47 +6,60 @@ use std::{
     process::ExitCode,
 };
 
-use super::{Failure, print};
+use super::{Failure, complain, print};
 use crate::{
     apps::{LoadedApp, load_app, manifest::MANIFEST_FILE},
-    args::{AppCommand, DATA_DIR_DEFAULT},
+    args::AppCommand,
+    excerpt::one_line,
     state::apps_path,
 };
 
 /// Carries out an `app` command.
 pub(super) fn run(command: &AppCommand) -> Result<ExitCode, Failure> {
     match command {
-        AppCommand::Check { dirs } => check(dirs),
+        AppCommand::Check { dirs, data_dir } if dirs.is_empty() => check(&[apps_path(&data_dir.path)]),
+        AppCommand::Check { dirs, .. } => check(dirs),
     }
 }
 
+/// Checks all of them, also after one that cannot be read.
 fn check(dirs: &[PathBuf]) -> Result<ExitCode, Failure> {
-    let default = [apps_path(Path::new(DATA_DIR_DEFAULT))];
-    let dirs = if dirs.is_empty() { &default } else { dirs };
     let mut all_good = true;
     for dir in dirs {
-        let folders = app_folders(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        if folders.is_empty() {
-            return Err(format!("{}: no app in it", dir.display()).into());
-        }
+        let folders = match app_folders(dir) {
+            Ok(folders) if folders.is_empty() => Err("no app in it".to_owned()),
+            Ok(folders) => Ok(folders),
+            Err(error) => Err(error.to_string()),
+        };
+        let folders = folders.unwrap_or_else(|problem| {
+            all_good = false;
+            complain(&format!("{}: {problem}", dir.display()));
+            Vec::new()
+        });
         for folder in folders {
-            let app = load_app(&folder);
-            all_good &= app.manifest.is_ok();
-            for line in report(&app) {
-                print(line.as_bytes())?;
+            match load_app(&folder) {
+                Ok(app) => {
+                    all_good &= app.manifest.is_ok();
+                    for line in report(&app) {
+                        print(line.as_bytes())?;
+                    }
+                }
+                Err(error) => {
+                    all_good = false;
+                    complain(&format!("{}: {error}", folder.display()));
+                }
             }
         }
     }
     Ok(if all_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The lines about one app.
+/// The lines about one app. No name and no reason can make a line of its own.
 fn report(app: &LoadedApp) -> Vec<String> {
+    let folder = one_line(&app.folder);
     match &app.manifest {
-        Ok(_) => vec![format!("ok   {}", app.folder)],
-        Err(broken) => {
-            broken.reasons.iter().map(|reason| format!("error {}: {reason}", app.folder)).collect()
-        }
+        Ok(_) => vec![format!("ok   {folder}")],
+        Err(broken) => broken.reasons.iter().map(|reason| format!("error {folder}: {reason}")).collect(),
     }
 }
 
@@ -105,10 +118,10 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("app.json"), "{}").unwrap();
         assert_eq!(
-            report(&load_app(&folder)),
+            report(&load_app(&folder).unwrap()),
             ["error bad: app.json: 'name' is missing", "error bad: app.json: 'description' is missing"]
         );
         fs::write(folder.join("app.json"), r#"{"name":"A","description":"a"}"#).unwrap();
-        assert_eq!(report(&load_app(&folder)), ["ok   bad"]);
+        assert_eq!(report(&load_app(&folder).unwrap()), ["ok   bad"]);
     }
 }

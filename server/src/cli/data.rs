@@ -4,7 +4,7 @@
 //! line of JSON on standard output with the status the gateway would have given, and exit status 1. A person at a
 //! shell may know paths, so what the gateway hides behind `internal error` is said here.
 
-use std::{path::Path, process::ExitCode};
+use std::{fs, io, path::Path, process::ExitCode};
 
 use linekeep_engine::{
     Collection, CollectionName, CorruptLine, Fields, Health, Op, Options, Outcome, QUERY_LIMIT_DEFAULT,
@@ -13,7 +13,7 @@ use linekeep_engine::{
 use serde::Serialize;
 
 use super::{Failure, print};
-use crate::{ApiError, apps::action::envelope, args::DataCommand};
+use crate::{ApiError, apps::action::envelope, args::DataCommand, excerpt::one_line};
 
 /// Carries out a `data` command.
 pub(super) fn run(command: &DataCommand) -> Result<ExitCode, Failure> {
@@ -63,8 +63,12 @@ fn answer(command: &DataCommand) -> Result<Vec<u8>, ApiError> {
         }
         DataCommand::Repair { file, apply, .. } => {
             let collection = open(file)?;
-            let repair = if *apply { collection.repair()? } else { collection.repair_dry_run()? };
-            return line(&RepairLine::new(repair, *apply));
+            let repair = if *apply {
+                RepairLine { applied: true, ..RepairLine::from(collection.repair()?) }
+            } else {
+                RepairLine::from(collection.repair_dry_run()?)
+            };
+            return line(&repair);
         }
     };
     Ok(envelope(&open(file)?.run(op)?))
@@ -96,6 +100,13 @@ fn survey(folder: &Path) -> Result<Vec<u8>, ApiError> {
 
 fn open(file: &Path) -> Result<Collection, ApiError> {
     let (folder, name) = CollectionName::of_file(file)?;
+    // A missing file is an empty collection; in a folder that is not there it is a slip of the pen.
+    if fs::metadata(&folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Err(ApiError::not_found(format!(
+            "folder '{}' not found",
+            one_line(&folder.display().to_string())
+        )));
+    }
     Ok(Store::open(&folder, Options::default())?.collection("", &name)?)
 }
 
@@ -154,11 +165,12 @@ struct RepairStepView {
     reason: Option<String>,
 }
 
-impl RepairLine {
-    fn new(repair: Repair, applied: bool) -> Self {
+impl From<Repair> for RepairLine {
+    /// The line of a repair that was not carried out.
+    fn from(repair: Repair) -> Self {
         Self {
             ok: true,
-            applied,
+            applied: false,
             steps: repair.steps.into_iter().map(RepairStepView::from).collect(),
             steps_count: repair.steps_count,
             records: repair.records,

@@ -14,6 +14,8 @@ use crate::{
     apps::{Slug, Tokens},
     args::{Args, Command},
     config::Config,
+    error::with_causes,
+    excerpt::one_line,
     init,
     state::config_path,
 };
@@ -35,17 +37,17 @@ pub fn run(args: Args) -> ExitCode {
         Command::Data { command } => data::run(&command),
     };
     done.unwrap_or_else(|failure| {
-        let mut text = failure.to_string();
-        let mut cause = failure.source();
-        while let Some(error) = cause {
-            text = format!("{text}: {error}");
-            cause = error.source();
-        }
-        // With standard error gone there is nobody left to tell; the exit status still says it.
-        match writeln!(io::stderr().lock(), "linekeep: {text}") {
-            Ok(()) | Err(_) => ExitCode::FAILURE,
-        }
+        complain(&with_causes(failure.as_ref()));
+        ExitCode::FAILURE
     })
+}
+
+/// Says on standard error what went wrong, on one line.
+fn complain(text: &str) {
+    // With standard error gone there is nobody left to tell; the exit status still says it.
+    match writeln!(io::stderr().lock(), "linekeep: {}", one_line(text)) {
+        Ok(()) | Err(_) => {}
+    }
 }
 
 /// Writes a line to standard output at once.

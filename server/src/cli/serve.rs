@@ -10,7 +10,7 @@ use std::{
 use tokio::net::TcpListener;
 
 use super::{Failure, print};
-use crate::{State, args::ServeArgs, http, init, shutdown};
+use crate::{State, args::ServeArgs, http, init, open_files, shutdown};
 
 /// Carries out `serve`.
 pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
@@ -29,10 +29,10 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         tracing::warn!("websocket.tokenIssueSecret is not set: every call to /api and /apps is refused");
     }
 
+    open_files::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let host = listen.host.trim_start_matches('[').trim_end_matches(']');
-        let listener = TcpListener::bind((host, listen.port))
+    let done = runtime.block_on(async {
+        let listener = TcpListener::bind((listen.bare_host(), listen.port))
             .await
             .map_err(|error| format!("cannot listen on {}:{}: {error}", listen.host, listen.port))?;
         // ORDER: signals are caught before the line is printed that tells others we are there.
@@ -46,7 +46,10 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         }
         http::serve(listener, http::app(state), shutdown).await;
         Ok(ExitCode::SUCCESS)
-    })
+    });
+    // Work that ends was waited for; what hangs on a disk must not keep the process.
+    runtime.shutdown_background();
+    done
 }
 
 /// The address as a browser on this machine can use it.
@@ -96,7 +99,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         init::ensure(folder.path()).unwrap();
         let state = State::open(folder.path()).unwrap();
-        for link in links("http://h/", &state).unwrap() {
+        let links = links("http://h/", &state).unwrap();
+        assert_eq!(links.len(), 3, "{links:?}");
+        for link in links {
             let (path, token) = link.split_once("/?token=").unwrap();
             assert!(path.starts_with("http://h/apps/") && path.ends_with(token), "{link}");
         }

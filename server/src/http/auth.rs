@@ -23,6 +23,33 @@ pub(crate) struct Credentials {
     query_token: Option<String>,
 }
 
+/// A request to an app's own routes that showed who it is.
+#[derive(Debug)]
+pub(crate) struct Authorized {
+    /// The app; `None` when what stands there is no slug.
+    slug: Option<Slug>,
+}
+
+impl Authorized {
+    /// Lets the install secret and the app's token pass.
+    ///
+    /// # Errors
+    /// 401.
+    pub(crate) fn new(tokens: &Tokens, credentials: &Credentials, slug: &str) -> Result<Self, ApiError> {
+        let slug = slug.parse::<Slug>().ok();
+        credentials.check(tokens, Scope::App(slug.as_ref()))?;
+        Ok(Self { slug })
+    }
+
+    /// The app's slug.
+    ///
+    /// # Errors
+    /// 400 when there is none. Asked for late: clients rely on the order of the checks.
+    pub(crate) fn slug(&self) -> Result<&Slug, ApiError> {
+        self.slug.as_ref().ok_or_else(|| ApiError::invalid("invalid app slug"))
+    }
+}
+
 /// What a route lets in besides the install secret.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scope<'a> {

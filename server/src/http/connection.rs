@@ -1,10 +1,11 @@
 //! From a listening socket to requests: accepts, bounds, drains.
 //!
-//! HTTP/1.1 with keep-alive, by hyper. Bounds: [`CONNECTIONS_MAX`] connections at once (more wait in the listen queue),
-//! 64 KiB of request head, 30 s to send one, which is also how long an idle connection is kept.
+//! HTTP/1.1 with keep-alive, by hyper. Bounds: [`CONNECTIONS_MAX`] connections at once, or half of the files the process
+//! may open if that is less (more wait in the listen queue), 64 KiB of request head, 30 s to send one, which is also how
+//! long an idle connection is kept.
 //!
-//! Shutdown: accepting stops, open requests get up to [`DRAIN_MAX`], a second wish ends them. Work that has reached the
-//! blocking pool is finished in any case, when the runtime is dropped.
+//! Shutdown: accepting stops; open requests, and work on files whose client has gone, get up to [`DRAIN_MAX`]; a second
+//! wish ends the wait. Work that hangs beyond that is left behind: whoever owns the runtime must not wait for it either.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ use hyper_util::{
 use tokio::{net::TcpListener, sync::Semaphore};
 
 use super::App;
-use crate::shutdown::Shutdown;
+use crate::{open_files, shutdown::Shutdown};
 
 /// Connections served at once.
 pub const CONNECTIONS_MAX: usize = 1_024;
@@ -33,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `shutdown` says to drain, then until all is answered, [`DRAIN_MAX`] is over, or it says to end.
 pub async fn serve(listener: TcpListener, app: App, mut shutdown: Shutdown) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = Arc::new(Semaphore::new(connections_max(open_files::limit())));
     let graceful = GracefulShutdown::new();
     let mut builder = http1::Builder::new();
     builder
@@ -75,10 +76,39 @@ pub async fn serve(listener: TcpListener, app: App, mut shutdown: Shutdown) {
     }
     // ORDER: the socket is closed before the drain, so that a client that connects now is refused, not left waiting.
     drop(listener);
+    let done = async {
+        graceful.shutdown().await;
+        app.jobs.idle().await;
+    };
     tokio::select! {
-        () = graceful.shutdown() => {}
+        () = done => {}
         () = tokio::time::sleep(DRAIN_MAX) => tracing::warn!("requests still open after the drain time, dropping them"),
         () = shutdown.ended() => {}
     }
     connections.shutdown().await;
+}
+
+/// Connections served at once by a process that may open so many files: the other half is for the files of the apps.
+fn connections_max(open_files_max: Option<u64>) -> usize {
+    let half = open_files_max.and_then(|files| usize::try_from(files / 2).ok()).unwrap_or(usize::MAX);
+    half.clamp(1, CONNECTIONS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_take_at_most_half_of_the_files() {
+        for (files, expected) in [
+            (Some(256), 128),
+            (Some(2_048), 1_024),
+            (Some(1_000_000), CONNECTIONS_MAX),
+            (Some(0), 1),
+            (Some(u64::MAX), CONNECTIONS_MAX),
+            (None, CONNECTIONS_MAX),
+        ] {
+            assert_eq!(connections_max(files), expected, "for {files:?}");
+        }
+    }
 }

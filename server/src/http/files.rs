@@ -5,7 +5,11 @@
 //! there are no folder listings and no fallback. Files are read whole, at most 32 MiB; ranges and `ETag` are left out.
 //!
 //! Every answer may be read from a frame of opaque origin (`Access-Control-Allow-Origin: *`), is not stored, and sends
-//! no `Referer` on, since the address may carry the app's token.
+//! no `Referer` on, since the address may carry the app's token. A page opened by itself is shut in as in its frame
+//! (`Content-Security-Policy: sandbox allow-scripts`): it shares its origin with no other app and not with the gateway.
+//!
+//! An address that ends with the token, `/apps/<slug>/~<token>`, is redirected to the one with a slash after it, since
+//! only that one hands the token on to the page's relative addresses.
 //!
 //! Invariant: the bytes come from a regular file whose resolved path lies in the resolved `app/` folder, and neither
 //! that folder nor the app's folder is a link.
@@ -18,15 +22,14 @@ use std::{
 
 use hyper::{
     StatusCode,
-    header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, HeaderValue, REFERRER_POLICY},
+    header::{
+        ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, LOCATION,
+        REFERRER_POLICY,
+    },
 };
 
-use super::{
-    Answer, answer, apps,
-    auth::{Credentials, Scope},
-    plain_error, with_headers,
-};
-use crate::{ApiError, State, apps::Slug};
+use super::{Answer, TEXT, answer, apps, auth::Authorized, plain_error, with_headers};
+use crate::{ApiError, State};
 
 /// Bytes of the largest file that is served.
 pub(crate) const FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -35,31 +38,23 @@ const APP_FOLDER: &str = "app";
 /// What the empty path stands for.
 const INDEX: &str = "index.html";
 
-/// A request that showed who it is.
-pub(super) struct Authorized {
-    slug: Option<Slug>,
-}
-
-/// Lets the install secret and the app's token pass.
-pub(super) fn authorize(
-    state: &State,
-    credentials: &Credentials,
-    slug: &str,
-) -> Result<Authorized, ApiError> {
-    let slug = slug.parse::<Slug>().ok();
-    credentials.check(&state.tokens, Scope::App(slug.as_ref()))?;
-    Ok(Authorized { slug })
-}
-
 /// Answers with the file. Blocks.
 pub(super) fn serve(state: &State, request: &Authorized, rel: &str) -> Result<Answer, ApiError> {
     apps::enabled(&state.apps_config())?;
-    let slug = request.slug.as_ref().ok_or_else(|| ApiError::invalid("invalid app slug"))?;
+    let slug = request.slug()?;
     let rel = if rel.is_empty() { INDEX } else { rel };
     let path = resolve(&state.apps.root().join(slug.as_str()), rel)?;
     let body = read(&path)?;
     let content_type = HeaderValue::from_static(content_type(&path));
     Ok(finish(answer(StatusCode::OK, content_type, body)))
+}
+
+/// Sends to another address of the same app, relative to the one asked for.
+pub(super) fn redirect(location: &str) -> Result<Answer, ApiError> {
+    let location = HeaderValue::from_str(location).map_err(ApiError::internal)?;
+    let mut answer = finish(answer(StatusCode::PERMANENT_REDIRECT, TEXT, ""));
+    answer.headers_mut().insert(LOCATION, location);
+    Ok(answer)
 }
 
 /// An error as plain text.
@@ -70,7 +65,12 @@ pub(super) fn error(error: &ApiError) -> Answer {
 fn finish(answer: Answer) -> Answer {
     with_headers(
         answer,
-        &[(ACCESS_CONTROL_ALLOW_ORIGIN, "*"), (CACHE_CONTROL, "no-store"), (REFERRER_POLICY, "no-referrer")],
+        &[
+            (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+            (CACHE_CONTROL, "no-store"),
+            (CONTENT_SECURITY_POLICY, "sandbox allow-scripts"),
+            (REFERRER_POLICY, "no-referrer"),
+        ],
     )
 }
 

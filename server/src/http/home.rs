@@ -1,6 +1,6 @@
 //! `/`: a page that says what answers here. It shows nothing of the workspace and needs no credential.
 //!
-//! The real home page, with the apps on it, comes with its own change.
+//! A home page with the apps on it is absent.
 
 use hyper::{
     StatusCode,

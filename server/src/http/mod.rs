@@ -4,8 +4,8 @@
 //! and the answers must be exact to the header. What a route decides runs as plain blocking code on the blocking
 //! pool, since each of them looks at a file; what needs no file (method, body, credential) is decided before.
 //!
-//! Every route is GET. HEAD is answered like GET without the bytes. Another method is 405 and a request body is 413,
-//! both answered (never a silent close), with JSON on the action route.
+//! Every route is GET. HEAD is answered like GET without the bytes, but runs no action that is not a query (405).
+//! Another method is 405 and a request body is 413, both answered (never a silent close), with JSON on the action route.
 //!
 //! Invariants: a panic is a 500 to that request alone; a 5xx cause is logged once, here; no URL is logged, since it
 //! may carry a token.
@@ -30,7 +30,7 @@ use hyper::{
 };
 use tracing::Instrument as _;
 
-use crate::{ApiError, State};
+use crate::{ApiError, State, apps::action::Reach};
 
 mod actions;
 mod apps;
@@ -38,11 +38,13 @@ mod auth;
 mod connection;
 mod files;
 mod home;
+mod jobs;
 mod target;
 
 pub use connection::{CONNECTIONS_MAX, DRAIN_MAX, serve};
 
-use auth::Credentials;
+use auth::{Authorized, Credentials};
+use jobs::Jobs;
 use target::{Target, decode_path};
 
 /// Bytes of an unwanted request body that are read and thrown away, so that the client gets to see the answer
@@ -62,11 +64,12 @@ pub type Answer = Response<Full<Bytes>>;
 pub struct App {
     state: Arc<State>,
     requests: Arc<AtomicU64>,
+    jobs: Jobs,
 }
 
 /// The gateway over a state.
 pub fn app(state: Arc<State>) -> App {
-    App { state, requests: Arc::new(AtomicU64::new(0)) }
+    App { state, requests: Arc::new(AtomicU64::new(0)), jobs: Jobs::default() }
 }
 
 /// What a request asks for, with the undecoded parts.
@@ -80,6 +83,8 @@ enum Route {
     Action { slug: String, name: String },
     /// `/apps/<slug>[/~<token>][/<rel>]`; `rel` is empty for the index.
     AppFile { slug: String, token: Option<String>, rel: String },
+    /// `/apps/<slug>/~<token>` without a slash at the end; `location` is the address with one.
+    AppUnslashed { slug: String, token: String, location: String },
     /// Anything else below `/api`.
     UnknownApi,
     /// Anything else.
@@ -95,11 +100,15 @@ impl Route {
                 Self::Action { slug: decode_path(slug), name: decode_path(name) }
             }
             ["apps", slug, rest @ ..] => {
+                let slug = decode_path(slug);
                 let (token, rest) = match rest {
                     [first, rest @ ..] if first.starts_with('~') => (Some(decode_path(&first[1..])), rest),
                     rest => (None, rest),
                 };
-                Self::AppFile { slug: decode_path(slug), token, rel: decode_path(&rest.join("/")) }
+                match (token, rest, target.with_final_slash()) {
+                    (Some(token), [], Some(location)) => Self::AppUnslashed { slug, token, location },
+                    (token, rest, _) => Self::AppFile { slug, token, rel: decode_path(&rest.join("/")) },
+                }
             }
             ["api", ..] => Self::UnknownApi,
             _ => Self::Unknown,
@@ -112,21 +121,22 @@ impl Route {
             Self::Home => "home",
             Self::AppList => "app_list",
             Self::Action { .. } => "action",
-            Self::AppFile { .. } => "app_file",
+            Self::AppFile { .. } | Self::AppUnslashed { .. } => "app_file",
             Self::UnknownApi | Self::Unknown => "unknown",
         }
     }
 
-    /// An error in the form of this route.
-    fn error(&self, error: &ApiError) -> Answer {
+    /// An error in the form of this route, as an answer to that method.
+    fn error(&self, error: &ApiError, method: &Method) -> Answer {
         error.log();
         let mut answer = match self {
             Self::Action { .. } => actions::error(error),
-            Self::AppFile { .. } => files::error(error),
+            Self::AppFile { .. } | Self::AppUnslashed { .. } => files::error(error),
             Self::Home | Self::AppList | Self::UnknownApi | Self::Unknown => plain_error(error),
         };
         if error.status == StatusCode::METHOD_NOT_ALLOWED {
-            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            let allowed = if *method == Method::HEAD { "GET" } else { "GET, HEAD" };
+            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
         }
         if error.status == StatusCode::UNAUTHORIZED {
             answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -154,9 +164,9 @@ impl App {
             } else if has_body {
                 Err(ApiError::too_large("a request body is not accepted, parameters go into the URL"))
             } else {
-                self.dispatch(&route, target, &head.headers).await
+                self.dispatch(&route, target, &head.method, &head.headers).await
             };
-            let mut answer = outcome.unwrap_or_else(|error| route.error(&error));
+            let mut answer = outcome.unwrap_or_else(|error| route.error(&error, &head.method));
             if has_body {
                 discard(body).await;
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -173,6 +183,7 @@ impl App {
         &self,
         route: &Route,
         target: Target<'_>,
+        method: &Method,
         headers: &HeaderMap,
     ) -> Result<Answer, ApiError> {
         let mut credentials = Credentials::new(headers, target.value("token"));
@@ -183,17 +194,23 @@ impl App {
             Route::Unknown => Err(ApiError::not_found("Not Found")),
             Route::AppList => {
                 apps::authorize(&state, &credentials)?;
-                blocking(move || apps::list(&state)).await
+                self.jobs.run(move || apps::list(&state)).await
             }
             Route::Action { slug, name } => {
-                let request = actions::authorize(&state, &credentials, &slug)?;
+                let request = Authorized::new(&state.tokens, &credentials, &slug)?;
                 let raw_params = target.raw_value("params").unwrap_or_default().to_owned();
-                blocking(move || actions::run(&state, request, &name, &raw_params)).await
+                let reach = if *method == Method::HEAD { Reach::Queries } else { Reach::All };
+                self.jobs.run(move || actions::run(&state, &request, &name, &raw_params, reach)).await
             }
             Route::AppFile { slug, token, rel } => {
                 credentials.path_token = token;
-                let request = files::authorize(&state, &credentials, &slug)?;
-                blocking(move || files::serve(&state, &request, &rel)).await
+                let request = Authorized::new(&state.tokens, &credentials, &slug)?;
+                self.jobs.run(move || files::serve(&state, &request, &rel)).await
+            }
+            Route::AppUnslashed { slug, token, location } => {
+                credentials.path_token = Some(token);
+                Authorized::new(&state.tokens, &credentials, &slug)?;
+                files::redirect(&location)
             }
         }
     }
@@ -212,15 +229,6 @@ where
         let app = self.clone();
         Box::pin(async move { Ok(app.answer(request).await) })
     }
-}
-
-/// Runs blocking work in the request's span; a panic in it becomes a 500.
-async fn blocking(
-    work: impl FnOnce() -> Result<Answer, ApiError> + Send + 'static,
-) -> Result<Answer, ApiError> {
-    let span = tracing::Span::current();
-    let done = tokio::task::spawn_blocking(move || span.in_scope(work)).await;
-    done.unwrap_or_else(|panic| Err(ApiError::internal(panic)))
 }
 
 /// Reads and drops a body within bounds; the connection is closed afterwards.

@@ -13,13 +13,29 @@ use percent_encoding::percent_decode_str;
 pub(crate) struct Target<'a> {
     path: &'a str,
     query: &'a str,
+    ends_with_slash: bool,
 }
 
 impl<'a> Target<'a> {
     /// Takes the parts of a URI. All slashes at the end of the path are dropped, but for a lone one.
     pub(crate) fn new(path: &'a str, query: Option<&'a str>) -> Self {
         let trimmed = path.trim_end_matches('/');
-        Self { path: if path.len() > 1 { trimmed } else { path }, query: query.unwrap_or_default() }
+        Self {
+            path: if path.len() > 1 { trimmed } else { path },
+            query: query.unwrap_or_default(),
+            ends_with_slash: path.ends_with('/'),
+        }
+    }
+
+    /// Where a path that lacks its final slash has it, relative to that path, with the same query; `None` when it has
+    /// one.
+    pub(crate) fn with_final_slash(&self) -> Option<String> {
+        if self.ends_with_slash {
+            return None;
+        }
+        let last = self.path.rsplit('/').next().unwrap_or_default();
+        let mark = if self.query.is_empty() { "" } else { "?" };
+        Some(format!("./{last}/{mark}{}", self.query))
     }
 
     /// The undecoded segments of the path; `/` has one, which is empty.
@@ -70,6 +86,14 @@ mod tests {
         segments("//api/x", &["", "api", "x"]);
         segments("/a//b", &["a", "", "b"]);
         segments("*", &["*"]);
+    }
+
+    #[test]
+    fn a_final_slash_is_added_before_the_query() {
+        let moved = |path: &str, query| Target::new(path, query).with_final_slash();
+        assert_eq!(moved("/apps/x/~t", None).as_deref(), Some("./~t/"));
+        assert_eq!(moved("/apps/x/~t%2F:", Some("a=1&b=%20")).as_deref(), Some("./~t%2F:/?a=1&b=%20"));
+        assert_eq!(moved("/apps/x/~t/", Some("a=1")), None);
     }
 
     #[track_caller]
