@@ -2,11 +2,14 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use linekeep_engine::{Collection, CollectionName, Error, Fields, Op, Options, Outcome, Store, System};
+use linekeep_engine::{
+    Collection, CollectionName, Disk, DiskFile, Error, Fields, FileDisk, Op, Open, Options, Outcome, Stat,
+    Store, System,
+};
 use linekeep_tests::sim::{Fault, Keep, SimDisk, SimSystem, What};
 
 const FILE: &str = "/root/c.jsonl";
@@ -157,6 +160,101 @@ fn a_repair_keeps_the_file_as_it_was_at_every_fault() {
             }
         }
     }
+}
+
+#[test]
+fn only_temp_files_that_are_certainly_dead_are_swept() {
+    let disk = SimDisk::new(Path::new("/root"));
+    disk.place(Path::new(FILE), b"{\"id\":\"a\"}\n");
+    disk.let_live(4001);
+    let inode = Disk::stat(&disk, Path::new(FILE)).unwrap().inode;
+    let temp = |process: u32, inode: u64| format!("/root/.c.jsonl.{process}-0123456789abcdef-{inode}-5.tmp");
+    let ours = format!("/root/.c.jsonl.{}-0123456789abcdef-{inode}-5.tmp", std::process::id());
+    let (dead, alive, unknown) = (temp(4002, inode), temp(4001, inode), temp(4002, 999));
+    let foreign = ["/root/.d.jsonl.4002-0123456789abcdef-5-5.tmp", "/root/.c.jsonl.swp", "/root/c.jsonl.tmp"];
+    for path in [&ours, &dead, &alive, &unknown].into_iter().map(String::as_str).chain(foreign) {
+        disk.place(Path::new(path), b"left over");
+    }
+    open(&disk).append(Fields::new()).unwrap();
+    let mut expected: Vec<&str> = foreign.to_vec();
+    expected.extend([FILE, alive.as_str(), "/root/c.jsonl.conflict-4002-999"]);
+    expected.sort_unstable();
+    let names = disk.names(Path::new("/root"));
+    let mut names: Vec<&str> = names.iter().map(|path| path.to_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, expected);
+    assert_eq!(disk.content(Path::new("/root/c.jsonl.conflict-4002-999")).unwrap(), b"left over");
+}
+
+/// The real disk, counting the syncs of folders.
+struct CountingDisk {
+    folder_syncs: AtomicUsize,
+}
+
+impl Disk for CountingDisk {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        FileDisk.stat(path)
+    }
+    fn stat_followed(&self, path: &Path) -> io::Result<Stat> {
+        FileDisk.stat_followed(path)
+    }
+    fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
+        FileDisk.open(path, how)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        FileDisk.rename(from, to)
+    }
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        FileDisk.exchange(one, other)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        FileDisk.remove(path)
+    }
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        FileDisk.create_folder(path)
+    }
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.folder_syncs.fetch_add(1, Ordering::SeqCst);
+        FileDisk.sync_folder(path)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+        FileDisk.list(path)
+    }
+    fn process_alive(&self, id: u32) -> bool {
+        FileDisk.process_alive(id)
+    }
+}
+
+#[test]
+fn a_file_made_again_under_the_same_inode_gets_its_name_synced_again() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let disk = Arc::new(CountingDisk { folder_syncs: AtomicUsize::new(0) });
+    let options = Options { disk: Arc::clone(&disk) as _, ..Options::default() };
+    let store = Store::open(folder.path(), options).unwrap();
+    let collection = store.collection("", &"c".parse().unwrap()).unwrap();
+    for round in 0..20 {
+        let before = disk.folder_syncs.load(Ordering::SeqCst);
+        collection.append(Fields::new()).unwrap();
+        assert!(disk.folder_syncs.load(Ordering::SeqCst) > before, "round {round}");
+        let before = disk.folder_syncs.load(Ordering::SeqCst);
+        collection.append(Fields::new()).unwrap();
+        assert_eq!(disk.folder_syncs.load(Ordering::SeqCst), before, "the name is durable by now");
+        std::fs::remove_file(collection.path()).unwrap();
+    }
+}
+
+#[test]
+fn an_answer_that_writes_nothing_still_confirms_only_what_is_durable() {
+    let disk = SimDisk::new(Path::new("/root"));
+    disk.place(Path::new(FILE), b"{\"id\":\"a\",\"n\":1}\n");
+    let collection = open(&disk);
+    let update = || Op::Update { id: "a".parse().unwrap(), fields: fields(r#"{"n":1}"#) };
+    disk.arm(None);
+    collection.run(update()).unwrap();
+    assert!(disk.log().contains(&"sync c.jsonl".to_owned()), "whoever wrote it may not have synced it");
+    disk.arm(None);
+    collection.run(update()).unwrap();
+    assert!(!disk.log().iter().any(|call| call.starts_with("sync")), "{:?}", disk.log());
 }
 
 /// A random source that panics when told to.

@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 
 use crate::sync::{Arc, Condvar, Mutex, lock, wait};
 
-/// Operations in one batch at most, so that one batch, and the memory it takes, stays bounded.
+/// How many callers' operations one batch takes, so that a batch stays bounded however many wait. What one caller brings
+/// is the caller's to bound.
 pub(crate) const BATCH_LEN_MAX: usize = 1024;
 
 /// A queue of operations `T` that are answered by `R`.
@@ -166,6 +167,34 @@ mod tests {
         });
         assert!(batches.into_inner() <= 1600);
         assert!(!lock(&queue.inner).led);
+    }
+
+    #[test]
+    fn a_batch_holds_what_waits_in_the_order_in_which_it_came() {
+        let queue = Queue::new();
+        let waiting = || lock(&queue.inner).waiting.len();
+        let batches = std::sync::Mutex::new(Vec::new());
+        let work = |items: Vec<usize>| {
+            // The leader waits until all others do.
+            while items == [0] && waiting() < 5 {
+                std::thread::yield_now();
+            }
+            batches.lock().unwrap().push(items.clone());
+            items
+        };
+        std::thread::scope(|scope| {
+            for item in 0..6 {
+                let (queue, work) = (&queue, &work);
+                scope.spawn(move || assert_eq!(queue.run(item, work, || usize::MAX), item));
+                // Each comes when the one before it is in its place; with the last one, the leader goes on.
+                let placed =
+                    || if item == 0 { lock(&queue.inner).led } else { item == 5 || waiting() == item };
+                while !placed() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        assert_eq!(batches.into_inner().unwrap(), [vec![0], vec![1, 2, 3, 4, 5]]);
     }
 
     #[test]

@@ -39,6 +39,28 @@ pub enum What {
     PowerCut,
 }
 
+/// A save by another program, which takes no lock: it reads the file and saves it with a line more at its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// The number of the call right before which it saves, from 0.
+    pub call: u64,
+    /// The file.
+    pub path: PathBuf,
+    /// The line, with its newline.
+    pub line: Vec<u8>,
+    /// How it saves.
+    pub how: Save,
+}
+
+/// How an editor saves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Save {
+    /// A new file that is renamed over the old one.
+    Rename,
+    /// The same file, emptied and written.
+    InPlace,
+}
+
 /// How much of what was pending a reboot keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
@@ -66,9 +88,11 @@ struct Inner {
     calls: u64,
     log: Vec<String>,
     fault: Option<Fault>,
+    edit: Option<Edit>,
     fired: bool,
     off: bool,
     locked: HashSet<usize>,
+    alive: HashSet<u32>,
     exchanges: bool,
     sync_pause: Duration,
 }
@@ -145,6 +169,11 @@ impl SimDisk {
         Self { inner: Arc::new(Mutex::new(self.lock().clone())) }
     }
 
+    /// Lets a process with this id exist.
+    pub fn let_live(&self, process: u32) {
+        self.lock().alive.insert(process);
+    }
+
     /// Puts a file on the disk, durable with its name and the folders above it, as if it had been there for long.
     /// On an existing file it is an edit by another program that writes a new file and renames it.
     pub fn place(&self, path: &Path, bytes: &[u8]) {
@@ -199,6 +228,16 @@ impl SimDisk {
         inner.fault = fault;
         inner.fired = false;
         inner.log.clear();
+    }
+
+    /// Arms an edit, counting from the last [`SimDisk::arm`].
+    pub fn arm_edit(&self, edit: Edit) {
+        self.lock().edit = Some(edit);
+    }
+
+    /// Whether an armed edit has not come to pass.
+    pub fn edit_is_due(&self) -> bool {
+        self.lock().edit.is_some()
     }
 
     /// Whether the armed fault has come to pass.
@@ -271,6 +310,7 @@ impl SimDisk {
         }
         inner.locked.clear();
         inner.fault = None;
+        inner.edit = None;
         inner.off = false;
     }
 
@@ -314,6 +354,9 @@ impl Inner {
         self.log.push(format!("{verb} {name}"));
         let number = self.calls;
         self.calls += 1;
+        if let Some(edit) = self.edit.take_if(|edit| edit.call == number) {
+            self.save(&edit);
+        }
         if self.off {
             return Verdict::Fail;
         }
@@ -331,6 +374,25 @@ impl Inner {
             What::OnceHalf | What::PowerCut => Verdict::Half,
             What::Once | What::Forever => Verdict::Fail,
         }
+    }
+
+    /// Saves as an editor does, durably, since it is the engine that is tried and not the editor.
+    fn save(&mut self, edit: &Edit) {
+        let old = self.names.get(&edit.path).copied();
+        let seen = old.map(|inode| self.inodes[inode].seen.clone()).unwrap_or_default();
+        let saved = [edit.line.as_slice(), &seen].concat();
+        let inode = match (edit.how, old) {
+            (Save::InPlace, Some(inode)) => inode,
+            (Save::InPlace, None) | (Save::Rename, _) => self.add_inode(Kind::File),
+        };
+        let now = self.now();
+        let file = &mut self.inodes[inode];
+        (file.modified, file.changed) = (now, now);
+        file.seen.clone_from(&saved);
+        file.durable = saved;
+        file.pending.clear();
+        self.names.insert(edit.path.clone(), inode);
+        self.durable_names.insert(edit.path.clone(), inode);
     }
 
     fn check(&mut self, verb: &str, path: &Path, frees: bool) -> io::Result<()> {
@@ -505,8 +567,8 @@ impl Disk for SimDisk {
         Ok(self.names(path).iter().filter_map(|path| path.file_name().map(Into::into)).collect())
     }
 
-    fn process_alive(&self, _id: u32) -> bool {
-        false
+    fn process_alive(&self, id: u32) -> bool {
+        self.lock().alive.contains(&id)
     }
 }
 
@@ -541,8 +603,9 @@ impl DiskFile for SimFile {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut inner = self.disk.lock();
+        let verdict = inner.call("write", &self.path, false);
         let offset = inner.inodes[self.inode].seen.len();
-        match inner.call("write", &self.path, false) {
+        match verdict {
             Verdict::Go => {
                 inner.change(self.inode, Change::Write { offset, bytes: bytes.to_vec() });
                 Ok(bytes.len())

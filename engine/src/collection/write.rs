@@ -552,19 +552,20 @@ impl Collection {
 /// Temp files.
 impl Collection {
     /// A name that no other process and no other call uses, and that no collection can have. It tells whose it is, and
-    /// which inode the file has that is to be replaced.
+    /// the inode and the time of the file that is to be replaced.
     fn temp_name(&self, replaced: Stat) -> Result<String> {
         let (process, random) = (std::process::id(), self.random("a temp file's name")?);
         let file_name = self.shared.name.file_name();
-        Ok(format!(".{file_name}.{process}-{random:016x}-{}.tmp", replaced.inode))
+        let Stat { inode, modified_ns, .. } = replaced;
+        Ok(format!(".{file_name}.{process}-{random:016x}-{inode}-{modified_ns}.tmp"))
     }
 
     /// Removes this collection's temp files of processes that no longer run. Called under the lock of the file that has
     /// the name, `current`, so where there are locks nobody is using one.
     ///
     /// A process that dies between the two exchanges of a swap leaves an editor's save under a temp name. So a temp file
-    /// is removed only when it is certain what it is: the file that was to be replaced, or the one that was to replace it
-    /// while that one still has the name. What is neither gets a name that a person sees.
+    /// is removed only when it is certain what it is: the file that was to be replaced, as it was, or the one that was to
+    /// replace it while that one still has the name. What is neither gets a name that a person sees.
     fn sweep(&self, current: Stat) {
         let disk = self.store.disk();
         let file_name = self.shared.name.file_name();
@@ -577,7 +578,8 @@ impl Collection {
             }
         };
         for name in names {
-            let Some((owner, replaced)) = name.to_str().and_then(|name| parse_temp_name(name, &file_name))
+            let Some((owner, inode, modified_ns)) =
+                name.to_str().and_then(|name| parse_temp_name(name, &file_name))
             else {
                 continue;
             };
@@ -585,12 +587,12 @@ impl Collection {
                 continue;
             }
             let path = self.shared.folder.join(&name);
-            let certain =
-                current.inode == replaced || disk.stat(&path).is_ok_and(|temp| temp.inode == replaced);
+            let as_it_was = |temp: &Stat| (temp.inode, temp.modified_ns) == (inode, modified_ns);
+            let certain = current.inode == inode || disk.stat(&path).is_ok_and(|temp| as_it_was(&temp));
             let done = if certain {
                 disk.remove(&path)
             } else {
-                let kept = format!("{file_name}.conflict-{owner}-{replaced}");
+                let kept = format!("{file_name}.conflict-{owner}-{inode}");
                 disk.rename(&path, &self.shared.folder.join(kept))
             };
             match done {
@@ -603,13 +605,14 @@ impl Collection {
     }
 }
 
-/// The process and the inode in a temp file's name, if it is one of this collection.
-fn parse_temp_name(name: &str, file_name: &str) -> Option<(u32, u64)> {
+/// The process, the inode and the time in a temp file's name, if it is one of this collection.
+fn parse_temp_name(name: &str, file_name: &str) -> Option<(u32, u64, i128)> {
     let parts = name.strip_prefix('.')?.strip_prefix(file_name)?.strip_prefix('.')?.strip_suffix(".tmp")?;
-    let mut parts = parts.split('-');
-    let (process, random, inode) = (parts.next()?, parts.next()?, parts.next()?);
-    (random.len() == 16 && parts.next().is_none())
-        .then(|| Some((process.parse().ok()?, inode.parse().ok()?)))?
+    // A time before 1970 has a sign, which is the separator too.
+    let mut parts = parts.splitn(4, '-');
+    let (process, random, inode, modified) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let parsed = (process.parse().ok()?, inode.parse().ok()?, modified.parse().ok()?);
+    (random.len() == 16).then_some(parsed)
 }
 
 /// Whether an answer tells its caller that a state of the file is kept: also that a record is gone, since a delete that

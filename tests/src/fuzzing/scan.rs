@@ -236,6 +236,17 @@ impl Judged {
         let first = collection.query(&Fields::new(), 1).expect("the file is read");
         assert_eq!((first.len(), first.count()), (found.len().min(1), found.count()));
         assert!(first.iter().eq(found.iter().take(1)));
+        let values: Vec<Option<Json>> =
+            found.iter().map(|it| Json::parse(it).and_then(|record| record.get("n").cloned())).collect();
+        for wanted in ["1", "1.5", "null"] {
+            let filter = Fields::parse(format!("{{\"n\":{wanted}}}").as_bytes()).expect("an object");
+            let wanted = Json::parse(wanted.as_bytes()).expect("a value");
+            let matches = |value: &Option<Json>| value.as_ref().unwrap_or(&Json::Null).equals(&wanted);
+            let expected = found.iter().zip(&values).filter(|(_, value)| matches(value)).map(|(it, _)| it);
+            // Asked again and again between the writes, an index answers, and has to have kept up with them.
+            let matched = collection.query(&filter, usize::MAX).expect("the file is read");
+            assert!(matched.iter().eq(expected), "{wanted:?}: {matched:?}");
+        }
     }
 
     #[track_caller]
