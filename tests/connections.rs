@@ -191,3 +191,21 @@ fn connections_leave_room_for_the_files_however_few_may_be_open() {
     assert_eq!(server.ok("spesa", "list_items", "{}")["count"], 169);
     assert!(!server.log().contains("cannot accept"), "{}", server.log());
 }
+
+#[test]
+fn a_start_tells_which_collections_are_damaged_and_serves_the_rest() {
+    let manifest = r#"{"name":"A","description":"a","actions":[{"name":"find","description":"f","kind":"storage","op":"query","collection":"items"}]}"#;
+    let workspace = linekeep_tests::Workspace::new()
+        .app("notes", manifest)
+        .file("notes/data/items.jsonl", "{\"id\":\"a\"}\n{\"broken\":\n{\"id\":\"b\"}\n")
+        .file("notes/data/fine.jsonl", "{\"id\":\"a\"}\n");
+    let server = workspace.serve();
+    assert_eq!(server.ok("notes", "find", "{}")["count"], 2);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !server.log().contains("damaged or full") {
+        assert!(std::time::Instant::now() < deadline, "{}", server.log());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(server.log().contains("notes/data/items.jsonl"), "{}", server.log());
+    assert!(!server.log().contains("fine.jsonl"), "{}", server.log());
+}

@@ -23,6 +23,8 @@ pub struct Survey {
     /// Files that carry `.jsonl` in their name and are not collections: conflict copies of a folder sync, copies that a
     /// repair kept, names that no action can reach. Relative to the root.
     pub others: Vec<PathBuf>,
+    /// Folders that were not looked into, and why: no right to, or nested too deep. Relative to the root.
+    pub unread: Vec<(PathBuf, Error)>,
 }
 
 impl Store {
@@ -30,10 +32,9 @@ impl Store {
     /// links are not followed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there are more than [`SURVEY_ENTRIES_MAX`] entries, [`Error::Io`] when a folder cannot be
-    /// listed. A collection that cannot be read is no error of the survey.
+    /// [`Error::Invalid`] when there are more than [`SURVEY_ENTRIES_MAX`] entries. What cannot be read is in the survey.
     pub fn survey(&self) -> Result<Survey> {
-        let mut survey = Survey { collections: Vec::new(), others: Vec::new() };
+        let mut survey = Survey { collections: Vec::new(), others: Vec::new(), unread: Vec::new() };
         let mut entries = 0;
         self.survey_folder("", 0, &mut entries, &mut survey)?;
         survey.collections.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -50,7 +51,18 @@ impl Store {
     ) -> Result<()> {
         let disk = self.disk();
         let path = self.root().join(folder);
-        let names = disk.list(&path).map_err(|error| Error::io("list", &path, error))?;
+        let names = match disk.list(&path) {
+            Ok(names) if depth <= SURVEY_DEPTH_MAX => names,
+            Ok(_) => {
+                let reason = format!("folders are nested deeper than {SURVEY_DEPTH_MAX}");
+                survey.unread.push((PathBuf::from(folder), Error::invalid(reason)));
+                return Ok(());
+            }
+            Err(error) => {
+                survey.unread.push((PathBuf::from(folder), Error::io("list", &path, error)));
+                return Ok(());
+            }
+        };
         for name in names {
             *entries += 1;
             if *entries > SURVEY_ENTRIES_MAX {
@@ -64,7 +76,11 @@ impl Store {
                 Ok(stat) => stat.kind,
                 // It went away since the folder was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(Error::io("stat", &path.join(&name), error)),
+                Err(error) => {
+                    let error = Error::io("stat", &path.join(&name), error);
+                    survey.unread.push((within, error));
+                    continue;
+                }
             };
             // What is not Unicode cannot be named by any action.
             let text = name.to_str();
@@ -72,7 +88,6 @@ impl Store {
                 if let (Some(text), Some(within)) =
                     (text.filter(|text| !text.starts_with('.')), within.to_str())
                     && !text.is_empty()
-                    && depth < SURVEY_DEPTH_MAX
                 {
                     self.survey_folder(within, depth + 1, entries, survey)?;
                 }

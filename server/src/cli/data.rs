@@ -95,7 +95,11 @@ fn survey(folder: &Path) -> Result<Vec<u8>, ApiError> {
         })
         .collect();
     let others = survey.others.iter().map(|path| path.display().to_string()).collect();
-    line(&SurveyLine { ok: true, collections, others })
+    let unread = survey.unread.into_iter().map(|(path, error)| UnreadView {
+        path: path.display().to_string(),
+        error: ApiError::from(error).detail(),
+    });
+    line(&SurveyLine { ok: true, collections, others, unread: unread.collect() })
 }
 
 fn open(file: &Path) -> Result<Collection, ApiError> {
@@ -130,6 +134,14 @@ struct SurveyLine {
     collections: Vec<SurveyedView>,
     /// Files that look like collections and are none.
     others: Vec<String>,
+    /// Folders that were not looked into.
+    unread: Vec<UnreadView>,
+}
+
+#[derive(Serialize)]
+struct UnreadView {
+    path: String,
+    error: String,
 }
 
 /// One collection of a survey: its health, or why it cannot be read.

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use linekeep_engine::Store;
 use tokio::net::TcpListener;
 
 use super::{Failure, print};
@@ -44,12 +45,41 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
                 print(format!("  {link}").as_bytes())?;
             }
         }
+        // The state of the data is told beside the serving, which does not wait for it.
+        let store = state.store().clone();
+        drop(tokio::task::spawn_blocking(move || tell_health(&store)));
         http::serve(listener, http::app(state), shutdown).await;
         Ok(ExitCode::SUCCESS)
     });
     // Work that ends was waited for; what hangs on a disk must not keep the process.
     runtime.shutdown_background();
     done
+}
+
+/// Warns of every collection that needs a person: lines that cannot be read, a file over the cap or unreadable.
+fn tell_health(store: &Store) {
+    let survey = match store.survey() {
+        Ok(survey) => survey,
+        Err(error) => {
+            tracing::warn!(%error, "the health of the collections is not known");
+            return;
+        }
+    };
+    for (path, health) in survey.collections {
+        let path = path.display();
+        match health {
+            Ok(health) if health.corrupt_lines_count > 0 || health.bytes > health.collection_bytes_max => {
+                let (corrupt_lines, bytes) = (health.corrupt_lines_count, health.bytes);
+                let hint = "see `linekeep data health`";
+                tracing::warn!(%path, corrupt_lines, bytes, bytes_max = health.collection_bytes_max, hint, "damaged or full");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%path, %error, "a collection cannot be read"),
+        }
+    }
+    for (path, error) in survey.unread {
+        tracing::warn!(path = %path.display(), %error, "a folder is not looked into");
+    }
 }
 
 /// The address as a browser on this machine can use it.
