@@ -20,6 +20,7 @@ use crate::disk::{DiskFile, Kind, Open, Stat};
 use crate::draft::{self, Appended, Rewrite};
 use crate::error::{Error, Result, Unsupported};
 use crate::filter::Filter;
+use crate::glance;
 use crate::health::Health;
 use crate::image::Image;
 use crate::index::Indexes;
@@ -91,6 +92,8 @@ struct State {
     durable: Durable,
     /// Whether the file was just created here, so that it may be empty.
     created: bool,
+    /// The state of the file that one query was answered from without an image.
+    glanced: Option<Stat>,
     /// Whether temp files of dead processes were looked for.
     swept: bool,
     /// The state of the file that was warned about.
@@ -227,7 +230,7 @@ impl Collection {
     /// # Errors
     /// As [`Collection::query`].
     pub fn retain_dry_run(&self, policy: &RetainPolicy) -> Result<Retained> {
-        self.read_with(|held| draft::retain_dry_run(&held.image, policy))
+        self.read_with(|_| None, |held| draft::retain_dry_run(&held.image, policy))
     }
 
     /// Drops what is corrupt, puts every record on a line of its own, and keeps the file as it was beside the new one,
@@ -296,7 +299,8 @@ impl Collection {
     /// [`Error::Unsupported`] or [`Error::Io`] when the file cannot be read. A missing file reads as empty.
     pub fn query(&self, filter: &Fields, limit: usize) -> Result<Records> {
         let filter = Filter::new(filter);
-        self.read_with(|held| held.indexes.query(&held.image, &filter, limit))
+        let glance = |bytes: &[u8]| glance::query(bytes, &filter, limit);
+        self.read_with(glance, |held| held.indexes.query(&held.image, &filter, limit))
     }
 
     /// Reads the whole file and tells what is in it, the bad lines too.
@@ -510,8 +514,13 @@ impl Collection {
         }
     }
 
-    /// Reads the collection as it is acknowledged: from the image if that is still the file.
-    fn read_with<T>(&self, read: impl FnOnce(&mut Held) -> T) -> Result<T> {
+    /// Reads the collection as it is acknowledged: from the image if that is still the file. At first sight of a state of
+    /// the file, `glance` may answer from its bytes, and no image is made yet.
+    fn read_with<T>(
+        &self,
+        glance: impl FnOnce(&[u8]) -> Option<T>,
+        read: impl FnOnce(&mut Held) -> T,
+    ) -> Result<T> {
         let mut state = lock(&self.shared.state);
         loop {
             // What is being written is not acknowledged yet: the image before it is the truth, and a look at the path
@@ -535,6 +544,13 @@ impl Collection {
             let before = state.forget();
             let Some(mut file) = self.open(Open::Read)? else { return Ok(read(&mut nothing)) };
             let (bytes, stat) = self.read_settled(&mut *file, &before)?;
+            if state.glanced != stat && scan::foreign_encoding(&bytes).is_none() {
+                state.glanced = stat;
+                if let Some(answer) = glance(&bytes) {
+                    self.settle(state);
+                    return Ok(answer);
+                }
+            }
             let image = self.image_of(bytes, stat, &mut state)?;
             let Some(stat) = stat else {
                 // What changed while it was read is good for this answer only.

@@ -62,6 +62,12 @@ impl Filter {
         self.tests.iter().map(|test| (test.key.as_str(), test.canonical.as_slice()))
     }
 
+    /// A string with its quotes that every match spells so or with a backslash on its line: the longest of plain ASCII
+    /// under a key of plain ASCII.
+    pub(crate) fn plain_text(&self) -> Option<&str> {
+        self.tests.iter().filter_map(Test::plain_text).max_by_key(|text| text.len())
+    }
+
     /// The text of the id that a match must have, if the filter asks for one.
     pub(crate) fn id(&self) -> Option<std::borrow::Cow<'_, str>> {
         let test = self.tests.iter().find(|test| test.key == "id")?;
@@ -85,6 +91,17 @@ impl Filter {
 }
 
 impl Test {
+    /// The value with its quotes, when it is a string of plain ASCII under a key of plain ASCII.
+    fn plain_text(&self) -> Option<&str> {
+        let plain = |text: &str| {
+            !text.is_empty()
+                && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))
+        };
+        let quoted = std::str::from_utf8(&self.value).ok()?;
+        let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
+        (plain(inner) && plain(&self.key)).then_some(quoted)
+    }
+
     fn accepts(&self, value: &[u8]) -> bool {
         if value == self.value {
             return true;

@@ -195,6 +195,7 @@ fn scan_string(bytes: &[u8], at: usize) -> std::result::Result<usize, Fault> {
     expect(bytes, at, b'"')?;
     let mut at = at + 1;
     loop {
+        at = skip_plain(bytes, at);
         match bytes.get(at) {
             Some(b'"') => return Ok(at + 1),
             Some(b'\\') => {
@@ -218,6 +219,26 @@ fn scan_string(bytes: &[u8], at: usize) -> std::result::Result<usize, Fault> {
             None => return Err(Fault { at, what: What::End }),
         }
     }
+}
+
+/// The position of the first byte at or after `at` that ends a run of plain text in a string (a quote, a backslash, a
+/// control character), or one at most seven bytes before it: eight bytes are looked at in one step.
+fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // The highest bit of each byte that is zero; bytes above the first such one may be marked too.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let is = |word: u64, byte: u8| zeros(word ^ (ONES * u64::from(byte)));
+    let controls = |word: u64| word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+    while let Some(chunk) = bytes.get(at..at + 8).and_then(|chunk| <[u8; 8]>::try_from(chunk).ok()) {
+        let word = u64::from_le_bytes(chunk);
+        let ends = is(word, b'"') | is(word, b'\\') | controls(word);
+        if ends != 0 {
+            return at + ends.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    at
 }
 
 fn scan_number(bytes: &[u8], mut at: usize) -> std::result::Result<usize, Fault> {

@@ -40,6 +40,7 @@ mod disk;
 mod draft;
 mod error;
 mod filter;
+mod glance;
 mod health;
 mod image;
 mod index;
