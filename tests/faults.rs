@@ -10,7 +10,7 @@ use linekeep_engine::{
     Collection, CollectionName, Disk, DiskFile, Error, Fields, FileDisk, Op, Open, Options, Outcome, Stat,
     Store, System,
 };
-use linekeep_tests::sim::{Fault, Keep, SimDisk, SimSystem, What};
+use linekeep_tests::sim::{Edit, Fault, Keep, Save, SimDisk, SimSystem, What};
 
 const FILE: &str = "/root/c.jsonl";
 
@@ -167,23 +167,26 @@ fn only_temp_files_that_are_certainly_dead_are_swept() {
     let disk = SimDisk::new(Path::new("/root"));
     disk.place(Path::new(FILE), b"{\"id\":\"a\"}\n");
     disk.let_live(4001);
-    let inode = Disk::stat(&disk, Path::new(FILE)).unwrap().inode;
-    let temp = |process: u32, inode: u64| format!("/root/.c.jsonl.{process}-0123456789abcdef-{inode}-5.tmp");
-    let ours = format!("/root/.c.jsonl.{}-0123456789abcdef-{inode}-5.tmp", std::process::id());
-    let (dead, alive, unknown) = (temp(4002, inode), temp(4001, inode), temp(4002, 999));
+    let stat = Disk::stat(&disk, Path::new(FILE)).unwrap();
+    let (inode, ns) = (stat.inode, stat.modified_ns);
+    let temp = |process: u32| format!("/root/.c.jsonl.{process}-0123456789abcdef-{inode}-{ns}.tmp");
+    let (dead, alive, ours) = (temp(4002), temp(4001), temp(std::process::id()));
+    // The inode is right and the time is not: it may be anybody's.
+    let unknown = format!("/root/.c.jsonl.4002-fedcba9876543210-{inode}-{}.tmp", ns + 1);
     let foreign = ["/root/.d.jsonl.4002-0123456789abcdef-5-5.tmp", "/root/.c.jsonl.swp", "/root/c.jsonl.tmp"];
     for path in [&ours, &dead, &alive, &unknown].into_iter().map(String::as_str).chain(foreign) {
         disk.place(Path::new(path), b"left over");
     }
     open(&disk).append(Fields::new()).unwrap();
+    let conflict = "/root/c.jsonl.conflict-fedcba9876543210";
     let mut expected: Vec<&str> = foreign.to_vec();
-    expected.extend([FILE, alive.as_str(), "/root/c.jsonl.conflict-4002-999"]);
+    expected.extend([FILE, alive.as_str(), conflict]);
     expected.sort_unstable();
     let names = disk.names(Path::new("/root"));
     let mut names: Vec<&str> = names.iter().map(|path| path.to_str().unwrap()).collect();
     names.sort_unstable();
     assert_eq!(names, expected);
-    assert_eq!(disk.content(Path::new("/root/c.jsonl.conflict-4002-999")).unwrap(), b"left over");
+    assert_eq!(disk.content(Path::new(conflict)).unwrap(), b"left over");
 }
 
 /// The real disk, counting the syncs of folders.
@@ -255,6 +258,97 @@ fn an_answer_that_writes_nothing_still_confirms_only_what_is_durable() {
     disk.arm(None);
     collection.run(update()).unwrap();
     assert!(!disk.log().iter().any(|call| call.starts_with("sync")), "{:?}", disk.log());
+}
+
+/// A store on a simulated disk, for tests that take a new handle for every operation, as a gateway does.
+fn store_on(disk: &SimDisk) -> Store {
+    let options =
+        Options { disk: Arc::new(disk.clone()), system: Arc::new(SimSystem::new(1)), ..Options::default() };
+    Store::open(Path::new("/root"), options).unwrap()
+}
+
+#[test]
+fn a_failed_sync_is_remembered_when_the_handle_is_gone() {
+    let disk = SimDisk::new(Path::new("/root")).with_exchange();
+    disk.place(Path::new(FILE), b"{\"id\":\"a\",\"n\":1}\n");
+    let store = store_on(&disk);
+    let update = || {
+        let collection = store.collection("", &"c".parse().unwrap()).unwrap();
+        collection.run(Op::Update { id: "a".parse().unwrap(), fields: fields(r#"{"n":1}"#) })
+    };
+    // The update changes nothing, so all it does is to make sure of what it confirms; that sync fails.
+    let sync = {
+        let other = disk.fork();
+        let collection = open(&other);
+        other.arm(None);
+        collection.run(Op::Update { id: "a".parse().unwrap(), fields: fields(r#"{"n":1}"#) }).unwrap();
+        other.log().iter().position(|call| call == "sync c.jsonl").unwrap()
+    };
+    disk.arm(Some(Fault { call: sync as u64, what: What::Once }));
+    update().unwrap_err();
+    assert!(disk.fired());
+    disk.arm(None);
+    update().unwrap();
+    assert!(disk.log().contains(&"exchange temp".to_owned()), "the file is written anew: {:?}", disk.log());
+    disk.arm(None);
+    update().unwrap();
+    assert!(!disk.log().contains(&"exchange temp".to_owned()), "once: {:?}", disk.log());
+}
+
+#[test]
+fn the_second_query_makes_the_image_also_for_callers_that_keep_no_handle() {
+    let disk = SimDisk::new(Path::new("/root"));
+    disk.place(Path::new(FILE), b"{\"id\":\"a\",\"list\":\"work\"}\n");
+    let store = store_on(&disk);
+    let reads: Vec<usize> = (0..4)
+        .map(|_| {
+            disk.arm(None);
+            let collection = store.collection("", &"c".parse().unwrap()).unwrap();
+            assert_eq!(collection.query(&fields(r#"{"list":"work"}"#), 9).unwrap().count(), 1);
+            disk.log().iter().filter(|call| *call == "read c.jsonl").count()
+        })
+        .collect();
+    assert_eq!(reads, [1, 1, 0, 0]);
+}
+
+#[test]
+fn an_append_is_in_the_file_even_if_it_is_replaced_at_every_try() {
+    // The first save keeps our line, the second brings back what was read before it.
+    let disk = SimDisk::new(Path::new("/root"));
+    disk.place(Path::new(FILE), b"{\"id\":\"a\"}\n");
+    for call in 0..60 {
+        let disk = disk.fork();
+        let collection = open(&disk);
+        collection.append(Fields::new()).unwrap();
+        disk.arm(None);
+        let line = b"{\"id\":\"edited\"}\n".to_vec();
+        disk.arm_edit(Edit { call, path: FILE.into(), line, how: Save::Rename });
+        let before = disk.content(Path::new(FILE)).unwrap();
+        disk.revert_at(call + 6, Path::new(FILE), &before);
+        let record = collection.append(fields(r#"{"n":1}"#)).unwrap();
+        if disk.revert_is_due() {
+            continue;
+        }
+        let content = disk.content(Path::new(FILE)).unwrap();
+        let found = content.windows(record.as_bytes().len()).filter(|it| *it == record.as_bytes()).count();
+        assert_eq!(found, 1, "call {call}: {}", String::from_utf8_lossy(&content));
+    }
+}
+
+#[test]
+fn an_index_gives_back_what_its_entries_cost() {
+    let disk = SimDisk::new(Path::new("/root")).with_exchange();
+    disk.place(Path::new(FILE), b"{\"id\":\"a\",\"n\":0}\n");
+    let store = store_on(&disk);
+    let collection = store.collection("", &"c".parse().unwrap()).unwrap();
+    let count = |n: u32| {
+        collection.update("a".parse().unwrap(), fields(&format!("{{\"n\":{n}}}"))).unwrap();
+        assert_eq!(collection.query(&fields(&format!("{{\"n\":{n}}}")), 1).unwrap().count(), 1);
+    };
+    (0..10).for_each(count);
+    let before = store.cache_bytes();
+    (10..2_000).for_each(count);
+    assert!(store.cache_bytes() < before + 1_000, "{before} bytes grew to {}", store.cache_bytes());
 }
 
 /// A random source that panics when told to.

@@ -43,6 +43,8 @@ const READS_MAX: usize = 5;
 const SETTLED_NS: i128 = 20_000_000;
 /// How old a change must be in a file that was not seen before and shows no sign of a save in place.
 const SETTLED_UNKNOWN_NS: i128 = 1_000_000;
+/// What a collection that was answered for without an image is charged for being remembered.
+const GLANCED_BYTES: u64 = 1024;
 /// How often a file that is being saved in place is waited for.
 const SETTLES_MAX: usize = 50;
 
@@ -534,10 +536,21 @@ impl Collection {
             }
             state = wait(&self.shared.idle, state);
         }
+        let answer = self.read_locked(&mut state, glance, read);
+        self.settle(state);
+        answer
+    }
+
+    fn read_locked<T>(
+        &self,
+        state: &mut State,
+        glance: impl FnOnce(&[u8]) -> Option<T>,
+        read: impl FnOnce(&mut Held) -> T,
+    ) -> Result<T> {
         let mut nothing = Held::new(Stat::NOTHING, Arc::new(Image::empty()));
         let Some(stat) = self.look()? else {
             state.image = None;
-            self.settle(state);
+            state.glanced = None;
             return Ok(read(&mut nothing));
         };
         if !state.image.as_ref().is_some_and(|held| held.stat == stat) {
@@ -547,23 +560,20 @@ impl Collection {
             if state.glanced != stat && scan::foreign_encoding(&bytes).is_none() {
                 state.glanced = stat;
                 if let Some(answer) = glance(&bytes) {
-                    self.settle(state);
                     return Ok(answer);
                 }
             }
-            let image = self.image_of(bytes, stat, &mut state)?;
+            let image = self.image_of(bytes, stat, state)?;
             let Some(stat) = stat else {
                 // What changed while it was read is good for this answer only.
                 return Ok(read(&mut Held::new(Stat::NOTHING, image)));
             };
             state.image = Some(Held::new(stat, image));
         }
-        let answer = match &mut state.image {
+        Ok(match &mut state.image {
             Some(held) => read(held),
             None => read(&mut nothing),
-        };
-        self.settle(state);
-        Ok(answer)
+        })
     }
 
     fn touch(&self) {
@@ -576,7 +586,9 @@ impl Collection {
         if self.shared.evicted.swap(false, Ordering::Relaxed) {
             state.image = None;
         }
-        let cost = state.image.as_ref().map_or(0, Held::cost);
+        // A collection that was looked at once is remembered for a little, so that the second look makes the image.
+        let glanced = if state.glanced.is_some() { GLANCED_BYTES } else { 0 };
+        let cost = state.image.as_ref().map_or(glanced, Held::cost);
         drop(state);
         self.store.charge(&self.shared, cost);
     }

@@ -31,7 +31,7 @@ pub(crate) enum Plan {
 }
 
 /// Whole lines for the end of a file.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Appended {
     /// The bytes to write: a newline first when the file does not end in one, then each record with its newline.
     pub(crate) bytes: Vec<u8>,

@@ -23,6 +23,8 @@ use crate::record;
 const INDEXES_MAX: usize = 8;
 /// Fields of one filter that may get an index.
 const INDEXED_FIELDS_MAX: usize = 3;
+/// What an entry of an index takes besides its value and its slots, roughly.
+const ENTRY_BYTES: usize = 64;
 /// Fields at most that are remembered as asked for once.
 const ASKED_MAX: usize = 32;
 
@@ -147,7 +149,6 @@ impl Index {
     }
 
     fn put(&mut self, image: &Image, slot: u32, canonical: &mut Vec<u8>) {
-        const ENTRY_BYTES: usize = 64;
         let value = self.value(image, slot, canonical);
         if !self.slots.contains_key(value) {
             self.bytes += value.len() + ENTRY_BYTES;
@@ -173,6 +174,7 @@ impl Index {
             self.bytes = self.bytes.saturating_sub(size_of::<u32>());
         }
         if slots.is_empty() {
+            self.bytes = self.bytes.saturating_sub(value.len() + ENTRY_BYTES);
             self.slots.remove(value);
         }
     }

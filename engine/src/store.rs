@@ -5,10 +5,10 @@
 //! which holds their collections alive until it lets them go, the least recently used first. No lock is held over
 //! work: one collection never waits for another's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::collection::{Collection, Shared};
@@ -34,6 +34,9 @@ pub(crate) struct StoreInner {
     handles: Mutex<Handles>,
     cache: Mutex<Cache>,
     ticks: AtomicU64,
+    /// Collections one of whose syncs failed, until they are written anew.
+    suspects: Mutex<HashSet<PathBuf>>,
+    suspects_len: AtomicUsize,
     noticed_no_locks: AtomicBool,
     noticed_no_folder_sync: AtomicBool,
 }
@@ -77,6 +80,8 @@ impl Store {
             handles: Mutex::new(Handles::default()),
             cache: Mutex::new(Cache::default()),
             ticks: AtomicU64::new(0),
+            suspects: Mutex::new(HashSet::new()),
+            suspects_len: AtomicUsize::new(0),
             noticed_no_locks: AtomicBool::new(false),
             noticed_no_folder_sync: AtomicBool::new(false),
         };
@@ -168,6 +173,24 @@ impl StoreInner {
 
     pub(crate) fn tick(&self) -> u64 {
         self.ticks.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether a sync of this collection failed and nothing has been written anew since.
+    pub(crate) fn is_suspect(&self, path: &Path) -> bool {
+        self.suspects_len.load(Ordering::Acquire) > 0 && lock(&self.suspects).contains(path)
+    }
+
+    pub(crate) fn set_suspect(&self, path: &Path, suspect: bool) {
+        if !suspect && self.suspects_len.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut suspects = lock(&self.suspects);
+        if suspect {
+            suspects.insert(path.to_path_buf());
+        } else {
+            suspects.remove(path);
+        }
+        self.suspects_len.store(suspects.len(), Ordering::Release);
     }
 
     /// Notes what a collection's image costs, and evicts the least recently used ones until all fit the budget.

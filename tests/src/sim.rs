@@ -89,6 +89,7 @@ struct Inner {
     log: Vec<String>,
     fault: Option<Fault>,
     edit: Option<Edit>,
+    revert: Option<(u64, PathBuf, Vec<u8>)>,
     fired: bool,
     off: bool,
     locked: HashSet<usize>,
@@ -235,6 +236,16 @@ impl SimDisk {
         self.lock().edit = Some(edit);
     }
 
+    /// Arms a save of this content by rename, right before a call counted from the last [`SimDisk::arm`].
+    pub fn revert_at(&self, call: u64, path: &Path, content: &[u8]) {
+        self.lock().revert = Some((call, path.to_path_buf(), content.to_vec()));
+    }
+
+    /// Whether an armed revert has not come to pass.
+    pub fn revert_is_due(&self) -> bool {
+        self.lock().revert.is_some()
+    }
+
     /// Whether an armed edit has not come to pass.
     pub fn edit_is_due(&self) -> bool {
         self.lock().edit.is_some()
@@ -311,6 +322,7 @@ impl SimDisk {
         inner.locked.clear();
         inner.fault = None;
         inner.edit = None;
+        inner.revert = None;
         inner.off = false;
     }
 
@@ -356,6 +368,13 @@ impl Inner {
         self.calls += 1;
         if let Some(edit) = self.edit.take_if(|edit| edit.call == number) {
             self.save(&edit);
+        }
+        if let Some((_, path, content)) = self.revert.take_if(|revert| revert.0 == number) {
+            let inode = self.add_inode(Kind::File);
+            self.inodes[inode].seen.clone_from(&content);
+            self.inodes[inode].durable = content;
+            self.names.insert(path.clone(), inode);
+            self.durable_names.insert(path, inode);
         }
         if self.off {
             return Verdict::Fail;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ATTEMPTS_MAX, Collection, Done, Durable, Held, READS_MAX, Work};
+use super::{ATTEMPTS_MAX, Collection, Done, Durable, Held, READS_MAX, State, Work};
 use crate::disk::{DiskFile, Open, Stat};
 use crate::draft::{self, Appended, Plan, Rewrite, Writer};
 use crate::error::{Error, Result, Unsupported};
@@ -100,12 +100,12 @@ impl Collection {
             }
             Plan::Append(appended) => match self.write_append(&mut *file, &mut writing, appended)? {
                 Append::Done => true,
-                Append::NotWritten(_) => false,
+                Append::NotWritten => false,
                 Append::Elsewhere(appended) => {
                     // The lock goes with the file that nobody finds any more.
                     drop(writing);
                     drop(file);
-                    self.append_again(appended)?;
+                    self.append_again(&appended)?;
                     true
                 }
             },
@@ -280,9 +280,9 @@ impl Collection {
         // Whoever made the folders, and whatever was known of a file of this name before.
         state.durable.folders = false;
         state.durable.name = false;
-        state.created = true;
-        drop(state);
-        match disk.open(&self.shared.path, Open::Create { private: false }) {
+        let created = disk.open(&self.shared.path, Open::Create { private: false });
+        state.created = created.is_ok();
+        match created {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(self.io("create")(error)),
@@ -292,6 +292,14 @@ impl Collection {
     /// Brings the image up to date under the file's lock, and marks the collection as being written.
     fn begin(&self, file: &mut dyn DiskFile) -> Result<Writing<'_>> {
         let mut state = lock(&self.shared.state);
+        let begun = self.begin_locked(&mut state, file);
+        if begun.is_err() {
+            self.settle(state);
+        }
+        begun
+    }
+
+    fn begin_locked<'a>(&'a self, state: &mut State, file: &mut dyn DiskFile) -> Result<Writing<'a>> {
         let stat = file.stat().map_err(self.io("stat"))?;
         let current = match &state.image {
             Some(held) if held.stat == stat => Some(Arc::clone(&held.image)),
@@ -309,7 +317,7 @@ impl Collection {
                     reason: format!("the file changed while it was read, {READS_MAX} times"),
                 });
             };
-            let image = self.image_of(bytes, Some(stat), &mut state)?;
+            let image = self.image_of(bytes, Some(stat), state)?;
             state.image = Some(Held::new(stat, Arc::clone(&image)));
             (image, stat)
         };
@@ -318,6 +326,7 @@ impl Collection {
             self.sweep(stat);
         }
         state.writing = true;
+        state.durable.suspect |= self.store.is_suspect(&self.shared.path);
         Ok(Writing { collection: self, image, stat, durable: state.durable, after: After::Forget })
     }
 
@@ -330,7 +339,7 @@ impl Collection {
     ) -> Result<Append> {
         let before = file.stat().map_err(self.io("stat"))?;
         if before != writing.stat {
-            return Ok(Append::NotWritten(appended));
+            return Ok(Append::NotWritten);
         }
         let wanted = appended.bytes.len();
         match file.write(&appended.bytes) {
@@ -372,18 +381,18 @@ impl Collection {
 
     /// Sees to it that lines which were written while somebody replaced the file are in the file that is there now:
     /// those that are not found in it are added again, as they were.
-    fn append_again(&self, appended: Appended) -> Result<()> {
-        let mut lines = appended;
+    fn append_again(&self, appended: &Appended) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
             let Some(mut file) = self.open_locked()? else {
                 self.create()?;
                 continue;
             };
             let mut writing = self.begin(&mut *file)?;
-            lines = draft::missing(&writing.image, &lines);
+            // All of them each time: what stood in one file need not stand in the next.
+            let lines = draft::missing(&writing.image, appended);
             match self.write_append(&mut *file, &mut writing, lines)? {
                 Append::Done => return Ok(()),
-                Append::NotWritten(again) | Append::Elsewhere(again) => lines = again,
+                Append::NotWritten | Append::Elsewhere(_) => {}
             }
         }
         Err(self.unsteady())
@@ -476,6 +485,7 @@ impl Collection {
             return Ok(false);
         }
         let disk = self.store.disk();
+        let ours = temp.stat().map_err(|error| Error::io("stat", guard.path, error))?;
         match disk.exchange(guard.path, &self.shared.path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
@@ -499,7 +509,6 @@ impl Collection {
             guard.armed = true;
             return Ok(true);
         }
-        let ours = temp.stat().map_err(|error| Error::io("stat", guard.path, error))?;
         for _ in 0..ATTEMPTS_MAX {
             match disk.exchange(guard.path, &self.shared.path) {
                 Ok(()) => {}
@@ -511,8 +520,14 @@ impl Collection {
                 Err(error) => return Err(self.io("rename back")(error)),
             }
             // A save that came in between is now under the temp name: back with it too.
-            if stat(guard.path)?.same_file(&ours) {
-                guard.armed = true;
+            let now = stat(guard.path)?;
+            if now.same_file(&ours) {
+                // While it had the name, somebody may have saved into it.
+                guard.armed = (now.bytes, now.modified_ns) == (ours.bytes, ours.modified_ns);
+                if !guard.armed {
+                    let kept = self.conflict_path(&format!("{:016x}", self.random("a conflict's name")?));
+                    disk.rename(guard.path, &kept).map_err(self.io("rename to a conflict"))?;
+                }
                 return as_read;
             }
         }
@@ -560,6 +575,11 @@ impl Collection {
         Ok(format!(".{file_name}.{process}-{random:016x}-{inode}-{modified_ns}.tmp"))
     }
 
+    /// A name for a file that may be somebody's save: beside the collection, seen by a person, never taken for one.
+    fn conflict_path(&self, random: &str) -> std::path::PathBuf {
+        self.shared.folder.join(format!("{}.conflict-{random}", self.shared.name.file_name()))
+    }
+
     /// Removes this collection's temp files of processes that no longer run. Called under the lock of the file that has
     /// the name, `current`, so where there are locks nobody is using one.
     ///
@@ -578,8 +598,8 @@ impl Collection {
             }
         };
         for name in names {
-            let Some((owner, inode, modified_ns)) =
-                name.to_str().and_then(|name| parse_temp_name(name, &file_name))
+            let Some(TempName { owner, random, inode, modified_ns }) =
+                name.to_str().and_then(|name| TempName::parse(name, &file_name))
             else {
                 continue;
             };
@@ -587,14 +607,10 @@ impl Collection {
                 continue;
             }
             let path = self.shared.folder.join(&name);
-            let as_it_was = |temp: &Stat| (temp.inode, temp.modified_ns) == (inode, modified_ns);
-            let certain = current.inode == inode || disk.stat(&path).is_ok_and(|temp| as_it_was(&temp));
-            let done = if certain {
-                disk.remove(&path)
-            } else {
-                let kept = format!("{file_name}.conflict-{owner}-{inode}");
-                disk.rename(&path, &self.shared.folder.join(kept))
-            };
+            let as_it_was = |file: &Stat| (file.inode, file.modified_ns) == (inode, modified_ns);
+            let certain = as_it_was(&current) || disk.stat(&path).is_ok_and(|temp| as_it_was(&temp));
+            let done =
+                if certain { disk.remove(&path) } else { disk.rename(&path, &self.conflict_path(random)) };
             match done {
                 Ok(()) => {
                     tracing::info!(path = %path.display(), process = owner, certain, "a stale temp file is gone");
@@ -605,14 +621,28 @@ impl Collection {
     }
 }
 
-/// The process, the inode and the time in a temp file's name, if it is one of this collection.
-fn parse_temp_name(name: &str, file_name: &str) -> Option<(u32, u64, i128)> {
-    let parts = name.strip_prefix('.')?.strip_prefix(file_name)?.strip_prefix('.')?.strip_suffix(".tmp")?;
-    // A time before 1970 has a sign, which is the separator too.
-    let mut parts = parts.splitn(4, '-');
-    let (process, random, inode, modified) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let parsed = (process.parse().ok()?, inode.parse().ok()?, modified.parse().ok()?);
-    (random.len() == 16).then_some(parsed)
+/// What a temp file's name says.
+struct TempName<'a> {
+    owner: u32,
+    random: &'a str,
+    /// Of the file that was to be replaced, as the time.
+    inode: u64,
+    modified_ns: i128,
+}
+
+impl<'a> TempName<'a> {
+    /// Reads the name of a file, if it is a temp file of this collection.
+    fn parse(name: &'a str, file_name: &str) -> Option<Self> {
+        let parts =
+            name.strip_prefix('.')?.strip_prefix(file_name)?.strip_prefix('.')?.strip_suffix(".tmp")?;
+        // A time before 1970 has a sign, which is the separator too.
+        let mut parts = parts.splitn(4, '-');
+        let (owner, random, inode, modified_ns) =
+            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let (owner, inode, modified_ns) =
+            (owner.parse().ok()?, inode.parse().ok()?, modified_ns.parse().ok()?);
+        (random.len() == 16).then_some(Self { owner, random, inode, modified_ns })
+    }
 }
 
 /// Whether an answer tells its caller that a state of the file is kept: also that a record is gone, since a delete that
@@ -641,7 +671,7 @@ enum Append {
     /// The lines are in the file that has the name.
     Done,
     /// The file had changed since it was read.
-    NotWritten(Appended),
+    NotWritten,
     /// They were written, but the file is not the one that has the name, or was emptied meanwhile.
     Elsewhere(Appended),
 }
@@ -663,6 +693,8 @@ impl Drop for Writing<'_> {
         let mut state = lock(&self.collection.shared.state);
         state.writing = false;
         state.durable = self.durable;
+        // The store remembers it too: what a collection knows goes with its last user.
+        self.collection.store.set_suspect(&self.collection.shared.path, self.durable.suspect);
         // They wait for the lock, which is held until all is in place.
         self.collection.shared.idle.notify_all();
         // The state's copy must be the only one, or the append below would copy the whole image.
