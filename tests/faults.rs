@@ -15,9 +15,14 @@ use linekeep_tests::sim::{Edit, Fault, Keep, Save, SimDisk, SimSystem, What};
 const FILE: &str = "/root/c.jsonl";
 
 fn open(disk: &SimDisk) -> Collection {
+    open_as(disk, 1)
+}
+
+/// Opens as one of several processes, which draw other random bytes.
+fn open_as(disk: &SimDisk, process: u64) -> Collection {
     open_with(Options {
         disk: Arc::new(disk.clone()),
-        system: Arc::new(SimSystem::new(1)),
+        system: Arc::new(SimSystem::new(process)),
         ..Options::default()
     })
 }
@@ -152,6 +157,29 @@ fn a_repair_keeps_the_file_as_it_was_at_every_fault() {
                 }
                 if repaired.is_ok() {
                     assert_eq!(now, after, "{context}");
+                }
+                // The next process repairs again, and the power goes at each of its calls too.
+                for second in 0.. {
+                    let disk = disk.fork();
+                    let collection = open_as(&disk, 2);
+                    disk.arm(Some(Fault { call: second, what: What::PowerCut }));
+                    let again = collection.repair();
+                    let fired = disk.fired();
+                    drop(collection);
+                    disk.reboot(keep);
+                    let now = disk.content(Path::new(FILE)).unwrap();
+                    let context = format!("{context}, then a cut at call {second}: {again:?}");
+                    assert!(now == before || now == after, "{context}");
+                    if now == after {
+                        let names = disk.names(Path::new("/root"));
+                        let mut kept =
+                            names.iter().filter(|path| path.to_string_lossy().contains("before-repair"));
+                        assert!(kept.any(|path| disk.content(path).unwrap() == before), "{context}");
+                    }
+                    if !fired {
+                        assert!(again.is_ok() && now == after, "{context}");
+                        break;
+                    }
                 }
                 if !fired {
                     assert!(call > 8, "only {call} calls");

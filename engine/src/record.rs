@@ -52,19 +52,20 @@ impl Fields {
         if json[start] != b'{' {
             return Err(Error::invalid(format!("a JSON object is wanted, not {}", excerpt(text.trim()))));
         }
-        let mut fields = Self::new();
+        // A value that a later one of the same key hides is not judged.
+        let mut distinct: Vec<(String, Range<usize>)> = Vec::new();
         let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
         for Member { key, value } in members {
-            let (key, value) = (json::unescape(&json[key]), compact(&json[value])?);
-            match places.entry(key) {
-                Entry::Occupied(place) => fields.members[*place.get()].1 = value,
+            match places.entry(json::unescape(&json[key])) {
+                Entry::Occupied(place) => distinct[*place.get()].1 = value,
                 Entry::Vacant(place) => {
-                    fields.members.push((place.key().to_string(), value));
-                    place.insert(fields.members.len() - 1);
+                    distinct.push((place.key().to_string(), value));
+                    place.insert(distinct.len() - 1);
                 }
             }
         }
-        Ok(fields)
+        let members = distinct.into_iter().map(|(key, value)| Ok((key, compact(&json[value])?)));
+        Ok(Self { members: members.collect::<Result<_>>()? })
     }
 
     /// How many fields there are.
@@ -356,6 +357,7 @@ mod tests {
         );
         check_fields(r#"{"n":9007199254740993,"z":-0.0}"#, &expect!["n = 9007199254740993; z = -0.0"]);
         check_fields(r#"{"a":1,"b":2,"a":3}"#, &expect!["a = 3; b = 2"]);
+        check_fields(r#"{"a":1e999,"o":{"x":1e999,"x":1},"a":3}"#, &expect![[r#"a = 3; o = {"x":1}"#]]);
         check_fields(r#"{"s":"\ud800x \ud83c\udf31 \u00e9\/"}"#, &expect![[r#"s = "�x 🌱 é/""#]]);
         check_fields(
             r#"{"__proto__":1,"$serde_json::private::Number":"1"}"#,

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 
 use super::scan::{check_served, merged};
 use super::{Bench, nameable};
-use crate::equality::{Json, depth, raw_members, spells_a_number_beyond_doubles, unescape};
+use crate::equality::{Json, depth, raw_members, unescape};
 
 /// Parses the bytes as fields, appends and merges their lines, and merges over their first line as it stands.
 pub fn record(bytes: &[u8]) {
@@ -28,8 +28,6 @@ fn fields(bytes: &[u8]) -> Option<Fields> {
     let json = if grammatical && depth(bytes) <= DEPTH_MAX { Json::parse(bytes) } else { None };
     let expected = json.filter(|json| json.members().is_some() && !json.holds_a_number_beyond_doubles());
     match (Fields::parse(bytes), expected) {
-        // A number that a later duplicate of its key hides is never stored, so it may be refused or not.
-        (Err(_), Some(_)) if spells_a_number_beyond_doubles(&String::from_utf8_lossy(bytes)) => None,
         (Ok(fields), Some(json)) => {
             let found: Vec<(String, Json)> = fields
                 .iter()
