@@ -99,7 +99,7 @@ fn the_system_calls_come_in_the_promised_order() {
         return skip("strace is not installed or may not trace", "LINEKEEP_REQUIRE_STRACE");
     };
     let lock = "flock items.jsonl";
-    let append = [lock, "write items.jsonl", "fdatasync items.jsonl", "fsync folder", "answer"];
+    let append = [lock, "write items.jsonl", "fdatasync items.jsonl", "fsync folder", lock, "answer"];
     assert_eq!(first, [&["create items.jsonl"][..], &append].concat());
     // A new process does not know whether the name was made durable, so it makes sure.
     assert_eq!(calls_of(folder.path(), &["data", "append", "items.jsonl", "{\"n\":2}"]).unwrap(), append);
@@ -108,8 +108,8 @@ fn the_system_calls_come_in_the_promised_order() {
 
     let update = calls_of(folder.path(), &["data", "update", "items.jsonl", "x", "{\"n\":4}"]).unwrap();
     let before = [lock, "create temp", "flock temp", "write temp", "fchmod temp", "fdatasync temp"];
-    let exchanged = [&before[..], &["exchange temp", "fsync folder", "remove temp", "answer"]].concat();
-    let renamed = [&before[..], &["rename temp", "fsync folder", "answer"]].concat();
+    let exchanged = [&before[..], &["exchange temp", "fsync folder", "remove temp", "flock items.jsonl", "answer"]].concat();
+    let renamed = [&before[..], &["rename temp", "fsync folder", "flock items.jsonl", "answer"]].concat();
     assert!(update == exchanged || update == renamed, "{update:?}");
     assert_eq!(calls_of(folder.path(), &["data", "delete", "items.jsonl", "x"]).unwrap(), update);
     let nothing = calls_of(folder.path(), &["data", "query", "items.jsonl"]).unwrap();

@@ -31,8 +31,10 @@ use crate::record::{Fields, Record};
 use crate::repair::{self, Repair};
 use crate::scan;
 use crate::store::StoreInner;
+use self::closer::Closer;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 
+mod closer;
 mod write;
 
 /// How often a batch is planned again because the file changed under it before it gives up.
@@ -65,6 +67,9 @@ pub(crate) struct Shared {
     queue: Queue<Work, Done>,
     state: Mutex<State>,
     idle: Condvar,
+    closer: Closer,
+    /// Whether the store knows that a file is kept open here.
+    pub(crate) kept_open: AtomicBool,
     /// When the image was last used, in ticks of the store.
     pub(crate) used: AtomicU64,
     /// Whether the image is to go when the collection is done with it.
@@ -140,16 +145,25 @@ struct Durable {
     suspect: bool,
 }
 
+/// An open file.
+struct Opened {
+    file: Box<dyn DiskFile>,
+    /// Which file it is, and its state when it was looked at last.
+    stat: Stat,
+}
+
 /// An image, its indexes, and the state of the file that it was read from.
 struct Held {
     stat: Stat,
     image: Arc<Image>,
     indexes: Indexes,
+    /// The file, kept open between two batches, without its lock.
+    file: Option<Opened>,
 }
 
 impl Held {
     fn new(stat: Stat, image: Arc<Image>) -> Self {
-        Self { stat, image, indexes: Indexes::default() }
+        Self { stat, image, indexes: Indexes::default(), file: None }
     }
 
     fn cost(&self) -> u64 {
@@ -356,6 +370,8 @@ impl Shared {
             queue: Queue::new(),
             state: Mutex::new(State::default()),
             idle: Condvar::new(),
+            closer: Closer::default(),
+            kept_open: AtomicBool::new(false),
             used: AtomicU64::new(0),
             evicted: AtomicBool::new(false),
         }
@@ -371,6 +387,15 @@ impl Shared {
             Ok(mut state) => state.image = None,
             Err(_) => self.evicted.store(true, Ordering::Relaxed),
         }
+    }
+
+    /// Closes the file that is kept open. Not, when the collection is busy; returns whether none is open now.
+    pub(crate) fn close_file(&self) -> bool {
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        if let Some(held) = &mut state.image {
+            held.file = None;
+        }
+        !state.writing
     }
 }
 

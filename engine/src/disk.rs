@@ -120,6 +120,8 @@ pub trait DiskFile: Send {
     fn sync(&mut self) -> io::Result<()>;
     /// Takes the exclusive advisory lock if it is free. `Unsupported` where the file system has none.
     fn try_lock(&mut self) -> io::Result<bool>;
+    /// Releases the lock, where there is one.
+    fn unlock(&mut self) -> io::Result<()>;
     /// Gives the file the permission bits of another, and its owner as far as this process may.
     fn set_access(&mut self, like: &Stat) -> io::Result<()>;
 }
@@ -296,6 +298,14 @@ mod real {
                 Ok(()) => Ok(true),
                 Err(fs4::TryLockError::WouldBlock) => Ok(false),
                 Err(fs4::TryLockError::Error(error)) => Err(unsupported(error, &[Errno::PERM])),
+            }
+        }
+
+        fn unlock(&mut self) -> io::Result<()> {
+            match fs4::FileExt::unlock(self).map_err(|error| unsupported(error, &[Errno::PERM])) {
+                // What has no locks holds none.
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+                other => other,
             }
         }
 

@@ -5,7 +5,7 @@
 //! which holds their collections alive until it lets them go, the least recently used first. No lock is held over
 //! work: one collection never waits for another's.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,6 +18,9 @@ use crate::name::CollectionName;
 use crate::options::{Durability, Options};
 use crate::sync::{Mutex, lock};
 use crate::system::System;
+
+/// How many collections keep their file open between two batches.
+const FILES_OPEN_MAX: usize = 64;
 
 /// A root folder and the collections below it. Clones share everything.
 ///
@@ -37,6 +40,8 @@ pub(crate) struct StoreInner {
     /// Collections one of whose syncs failed, until they are written anew.
     suspects: Mutex<HashSet<PathBuf>>,
     suspects_len: AtomicUsize,
+    /// The collections whose files are kept open, the longest open first; some may have closed theirs.
+    kept_open: Mutex<VecDeque<Weak<Shared>>>,
     noticed_no_locks: AtomicBool,
     noticed_no_folder_sync: AtomicBool,
 }
@@ -82,6 +87,7 @@ impl Store {
             ticks: AtomicU64::new(0),
             suspects: Mutex::new(HashSet::new()),
             suspects_len: AtomicUsize::new(0),
+            kept_open: Mutex::new(VecDeque::new()),
             noticed_no_locks: AtomicBool::new(false),
             noticed_no_folder_sync: AtomicBool::new(false),
         };
@@ -191,6 +197,28 @@ impl StoreInner {
             suspects.remove(path);
         }
         self.suspects_len.store(suspects.len(), Ordering::Release);
+    }
+
+    /// Notes that a collection keeps its file open, and lets the ones that have kept theirs the longest close them, so
+    /// that there are at most [`FILES_OPEN_MAX`].
+    pub(crate) fn kept_open(&self, shared: &Arc<Shared>) {
+        if shared.kept_open.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut queue = lock(&self.kept_open);
+        queue.push_back(Arc::downgrade(shared));
+        // Each is tried once: one that is busy goes on using its file.
+        for _ in 0..queue.len() {
+            if queue.len() <= FILES_OPEN_MAX {
+                return;
+            }
+            let Some(oldest) = queue.pop_front().and_then(|oldest| oldest.upgrade()) else { continue };
+            if oldest.close_file() {
+                oldest.kept_open.store(false, Ordering::Relaxed);
+            } else {
+                queue.push_back(Arc::downgrade(&oldest));
+            }
+        }
     }
 
     /// Notes what a collection's image costs, and evicts the least recently used ones until all fit the budget.

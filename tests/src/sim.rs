@@ -414,6 +414,20 @@ impl Inner {
         self.durable_names.insert(edit.path.clone(), inode);
     }
 
+    /// As [`Inner::call`], for an open file under the name that it has now.
+    fn call_open(&mut self, verb: &str, file: &SimFile, frees: bool) -> Verdict {
+        let named = self.names.iter().find(|(_, inode)| **inode == file.inode);
+        let path = named.map_or_else(|| file.path.clone(), |(path, _)| path.clone());
+        self.call(verb, &path, frees)
+    }
+
+    fn check_open(&mut self, verb: &str, file: &SimFile, frees: bool) -> io::Result<()> {
+        match self.call_open(verb, file, frees) {
+            Verdict::Go => Ok(()),
+            Verdict::Fail | Verdict::Half => Err(failure()),
+        }
+    }
+
     fn check(&mut self, verb: &str, path: &Path, frees: bool) -> io::Result<()> {
         match self.call(verb, path, frees) {
             Verdict::Go => Ok(()),
@@ -594,6 +608,7 @@ impl Disk for SimDisk {
 /// An open file of a [`SimDisk`].
 struct SimFile {
     disk: SimDisk,
+    /// The name that it was opened under.
     path: PathBuf,
     inode: usize,
     locked: bool,
@@ -602,13 +617,13 @@ struct SimFile {
 impl DiskFile for SimFile {
     fn stat(&self) -> io::Result<Stat> {
         let mut inner = self.disk.lock();
-        inner.check("stat open", &self.path, true)?;
+        inner.check_open("stat open", self, true)?;
         Ok(inner.stat(self.inode))
     }
 
     fn read(&mut self, bytes_max: u64) -> io::Result<Vec<u8>> {
         let mut inner = self.disk.lock();
-        inner.check("read", &self.path, true)?;
+        inner.check_open("read", self, true)?;
         let seen = &inner.inodes[self.inode].seen;
         let len = usize::try_from(bytes_max).map_or(seen.len(), |max| seen.len().min(max + 1));
         Ok(seen[..len].to_vec())
@@ -616,13 +631,13 @@ impl DiskFile for SimFile {
 
     fn matches(&mut self, bytes: &[u8]) -> io::Result<bool> {
         let mut inner = self.disk.lock();
-        inner.check("compare", &self.path, true)?;
+        inner.check_open("compare", self, true)?;
         Ok(inner.inodes[self.inode].seen == bytes)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut inner = self.disk.lock();
-        let verdict = inner.call("write", &self.path, false);
+        let verdict = inner.call_open("write", self, false);
         let offset = inner.inodes[self.inode].seen.len();
         match verdict {
             Verdict::Go => {
@@ -640,7 +655,7 @@ impl DiskFile for SimFile {
 
     fn truncate(&mut self, bytes: u64) -> io::Result<()> {
         let mut inner = self.disk.lock();
-        inner.check("truncate", &self.path, true)?;
+        inner.check_open("truncate", self, true)?;
         let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
         inner.change(self.inode, Change::Truncate { bytes });
         Ok(())
@@ -652,7 +667,7 @@ impl DiskFile for SimFile {
         let mut guard = self.disk.lock();
         let inner = &mut *guard;
         let off_before = inner.off;
-        let verdict = inner.call("sync", &self.path, false);
+        let verdict = inner.call_open("sync", self, false);
         let inode = &mut inner.inodes[self.inode];
         match verdict {
             Verdict::Go => {
@@ -676,14 +691,23 @@ impl DiskFile for SimFile {
 
     fn try_lock(&mut self) -> io::Result<bool> {
         let mut inner = self.disk.lock();
-        inner.check("lock", &self.path, true)?;
+        inner.check_open("lock", self, true)?;
         self.locked = self.locked || inner.locked.insert(self.inode);
         Ok(self.locked)
     }
 
+    fn unlock(&mut self) -> io::Result<()> {
+        let mut inner = self.disk.lock();
+        inner.check_open("unlock", self, true)?;
+        if std::mem::take(&mut self.locked) {
+            inner.locked.remove(&self.inode);
+        }
+        Ok(())
+    }
+
     fn set_access(&mut self, like: &Stat) -> io::Result<()> {
         let mut inner = self.disk.lock();
-        inner.check("set mode", &self.path, false)?;
+        inner.check_open("set mode", self, false)?;
         inner.inodes[self.inode].mode = like.mode;
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ATTEMPTS_MAX, Collection, Done, Durable, Held, READS_MAX, State, Work};
+use super::{ATTEMPTS_MAX, Collection, Done, Durable, Held, Opened, READS_MAX, State, Work};
 use crate::disk::{DiskFile, Open, Stat};
 use crate::draft::{self, Appended, Plan, Rewrite, Writer};
 use crate::error::{Error, Result, Unsupported};
@@ -22,6 +22,12 @@ use crate::options::Durability;
 use crate::repair::{self, Repair};
 use crate::sync::lock;
 use crate::system;
+
+/// How often the file may be replaced while its lock is waited for. Each time is a whole rewrite by another process.
+const REPLACED_MAX: usize = 10_000;
+/// The pauses between two looks at a lock that another process holds: the first one, and the longest.
+const LOCK_PAUSE_MIN: Duration = Duration::from_micros(50);
+const LOCK_PAUSE_MAX: Duration = Duration::from_millis(2);
 
 impl Collection {
     pub(super) fn submit(&self, work: Work, stopped: impl Fn() -> Done) -> Done {
@@ -80,7 +86,7 @@ impl Collection {
 
     /// One attempt; `None` when the file changed under it and everything is to be done again.
     fn attempt(&self, batch: &[Op]) -> Result<Option<Vec<Result<Outcome>>>> {
-        let Some(mut file) = self.open_locked()? else {
+        let Some(mut opened) = self.open_locked()? else {
             // No file. Plan on nothing first: a batch that writes nothing must not leave an empty file behind.
             let (answers, plan) = self.plan(&Image::empty(), batch);
             return match plan {
@@ -88,36 +94,38 @@ impl Collection {
                 Plan::Append(_) | Plan::Rewrite(_) => self.create().map(|()| None),
             };
         };
-        let mut writing = self.begin(&mut *file)?;
+        let mut writing = self.begin(&mut opened)?;
         let (answers, plan) = self.plan(&writing.image, batch);
         let done = match self.beyond_doubt(&writing, plan, &answers) {
             Plan::Nothing => {
                 if answers.iter().any(acknowledges) {
-                    self.make_durable(&mut *file, &mut writing)?;
+                    self.make_durable(&mut *opened.file, &mut writing)?;
                 }
                 writing.after = After::Keep;
                 true
             }
-            Plan::Append(appended) => match self.write_append(&mut *file, &mut writing, appended)? {
+            Plan::Append(appended) => match self.write_append(&mut *opened.file, &mut writing, appended)? {
                 Append::Done => true,
                 Append::NotWritten => false,
                 Append::Elsewhere(appended) => {
                     // The lock goes with the file that nobody finds any more.
                     drop(writing);
-                    drop(file);
+                    drop(opened);
                     self.append_again(&appended)?;
-                    true
+                    return Ok(Some(answers));
                 }
             },
-            Plan::Rewrite(rewrite) => self.write_rewrite(&mut *file, &mut writing, rewrite)?,
+            Plan::Rewrite(rewrite) => self.write_rewrite(&mut opened, &mut writing, rewrite)?,
         };
+        drop(writing);
+        self.keep_open(opened);
         Ok(done.then_some(answers))
     }
 
     /// One attempt at a repair; `None` when the file changed under it.
     fn attempt_repair(&self) -> Result<Option<Repair>> {
-        let Some(mut file) = self.open_locked()? else { return Ok(Some(repair::plan(&[]).0)) };
-        let mut writing = self.begin(&mut *file)?;
+        let Some(mut opened) = self.open_locked()? else { return Ok(Some(repair::plan(&[]).0)) };
+        let mut writing = self.begin(&mut opened)?;
         let (mut repair, bytes) = repair::plan(writing.image.bytes());
         if repair.steps_count == 0 {
             writing.after = After::Keep;
@@ -133,7 +141,7 @@ impl Collection {
         self.keep_copy(&kept, writing.image.bytes())?;
         repair.kept = Some(kept.clone());
         let rewrite = Rewrite::whole(writing.image.bytes().len(), bytes);
-        let done = self.write_rewrite(&mut *file, &mut writing, rewrite)?;
+        let done = self.write_rewrite(&mut opened, &mut writing, rewrite)?;
         // Nothing of the old image is of use in the new file.
         writing.after = After::Forget;
         if !done {
@@ -213,55 +221,67 @@ impl Collection {
         draft::plan(image, batch, &mut writer)
     }
 
-    /// Opens the file and takes its lock; `None` when there is no file.
+    /// Takes the lock of the file, which is opened unless it was kept open; `None` when there is no file.
     ///
     /// The lock belongs to an inode, not to a name: after it is taken the name may be somebody else's new file, whose
-    /// lock it is not. So the inode is compared again under the lock.
-    fn open_locked(&self) -> Result<Option<Box<dyn DiskFile>>> {
-        for _ in 0..ATTEMPTS_MAX {
-            if self.look()?.is_none() {
-                return Ok(None);
-            }
-            let Some(mut file) = self.open(Open::Append)? else { return Ok(None) };
-            self.lock(&mut *file)?;
-            let locked = file.stat().map_err(self.io("stat"))?;
-            if self.look()?.is_some_and(|stat| stat.same_file(&locked)) {
-                return Ok(Some(file));
-            }
-        }
-        Err(Error::Busy {
-            operation: "lock",
-            path: self.shared.path.clone(),
-            reason: format!("the file was replaced during each of {ATTEMPTS_MAX} attempts"),
-        })
-    }
-
-    fn lock(&self, file: &mut dyn DiskFile) -> Result<()> {
+    /// lock it is not. So the inode is compared again under the lock; and while it is waited for, so that one who waits
+    /// does not stand in line at a file that is gone.
+    fn open_locked(&self) -> Result<Option<Opened>> {
+        let busy = |reason| Error::Busy { operation: "lock", path: self.shared.path.clone(), reason };
         let limit = Duration::from_millis(self.store.lock_wait_ms_max());
         let mut waited = Duration::ZERO;
-        let mut pause = Duration::from_micros(50);
-        loop {
-            match file.try_lock() {
-                Ok(true) => return Ok(()),
-                Ok(false) if waited >= limit => {
-                    return Err(Error::Busy {
-                        operation: "lock",
-                        path: self.shared.path.clone(),
-                        reason: format!("another process held the lock for {} ms", limit.as_millis()),
-                    });
+        let mut pause = LOCK_PAUSE_MIN;
+        let mut kept = lock(&self.shared.state).image.as_mut().and_then(|held| held.file.take());
+        for _ in 0..REPLACED_MAX {
+            let mut opened = match kept.take() {
+                Some(kept) => kept,
+                None if self.look()?.is_none() => return Ok(None),
+                None => {
+                    let Some(file) = self.open(Open::Append)? else { return Ok(None) };
+                    Opened { stat: file.stat().map_err(self.io("stat"))?, file }
                 }
-                Ok(false) => {
-                    std::thread::sleep(pause);
-                    waited += pause;
-                    pause = (pause * 2).min(Duration::from_millis(5));
+            };
+            loop {
+                let locked = self.try_lock(&mut *opened.file)?;
+                match self.look()?.filter(|stat| stat.same_file(&opened.stat)) {
+                    Some(stat) if locked => return Ok(Some(Opened { stat, ..opened })),
+                    Some(_) if waited < limit => {}
+                    Some(_) => {
+                        return Err(busy(format!("another process held the lock for {} ms", limit.as_millis())));
+                    }
+                    None => break,
                 }
-                // Some file systems have no locks (shared storage of a phone, old network mounts).
-                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                    self.store.notice_no_locks(&self.shared.path, &error);
-                    return Ok(());
-                }
-                Err(error) => return Err(self.io("lock")(error)),
+                std::thread::sleep(pause);
+                waited += pause;
+                pause = (pause * 2).min(LOCK_PAUSE_MAX);
             }
+        }
+        Err(busy(format!("the file was replaced {REPLACED_MAX} times meanwhile")))
+    }
+
+    /// Releases the file's lock, and keeps the file open for the next batch while its image is in memory.
+    fn keep_open(&self, mut opened: Opened) {
+        // A lock that cannot be released goes with the file.
+        if opened.file.unlock().is_err() {
+            return;
+        }
+        match &mut lock(&self.shared.state).image {
+            Some(held) if held.stat.same_file(&opened.stat) => held.file = Some(opened),
+            Some(_) | None => return,
+        }
+        self.store.kept_open(&self.shared);
+    }
+
+    /// Takes an open file's lock if it is free.
+    fn try_lock(&self, file: &mut dyn DiskFile) -> Result<bool> {
+        match file.try_lock() {
+            Ok(locked) => Ok(locked),
+            // Some file systems have no locks (shared storage of a phone, old network mounts).
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.store.notice_no_locks(&self.shared.path, &error);
+                Ok(true)
+            }
+            Err(error) => Err(self.io("lock")(error)),
         }
     }
 
@@ -290,17 +310,17 @@ impl Collection {
     }
 
     /// Brings the image up to date under the file's lock, and marks the collection as being written.
-    fn begin(&self, file: &mut dyn DiskFile) -> Result<Writing<'_>> {
+    fn begin(&self, opened: &mut Opened) -> Result<Writing<'_>> {
         let mut state = lock(&self.shared.state);
-        let begun = self.begin_locked(&mut state, file);
+        let begun = self.begin_locked(&mut state, opened);
         if begun.is_err() {
             self.settle(state);
         }
         begun
     }
 
-    fn begin_locked<'a>(&'a self, state: &mut State, file: &mut dyn DiskFile) -> Result<Writing<'a>> {
-        let stat = file.stat().map_err(self.io("stat"))?;
+    fn begin_locked<'a>(&'a self, state: &mut State, opened: &mut Opened) -> Result<Writing<'a>> {
+        let stat = opened.stat;
         let current = match &state.image {
             Some(held) if held.stat == stat => Some(Arc::clone(&held.image)),
             Some(_) | None => None,
@@ -309,7 +329,7 @@ impl Collection {
             (image, stat)
         } else {
             let before = state.forget();
-            let (bytes, stat) = self.read_settled(file, &before)?;
+            let (bytes, stat) = self.read_settled(&mut *opened.file, &before)?;
             let Some(stat) = stat else {
                 return Err(Error::Busy {
                     operation: "read",
@@ -371,26 +391,28 @@ impl Collection {
         }
         // ORDER: the last look comes before the answer: an editor may have put another file under the name, or emptied
         // this one, since it was opened; then the lines are not where anybody would find them.
-        let after = file.stat().map_err(self.io("stat"))?;
-        if after.bytes != before.bytes + wanted as u64 || self.look()? != Some(after) {
-            return Ok(Append::Elsewhere(appended));
+        let bytes = before.bytes + wanted as u64;
+        match self.look()?.filter(|after| after.same_file(&before) && after.bytes == bytes) {
+            Some(after) => {
+                writing.after = After::Appended(appended, after);
+                Ok(Append::Done)
+            }
+            None => Ok(Append::Elsewhere(appended)),
         }
-        writing.after = After::Appended(appended, after);
-        Ok(Append::Done)
     }
 
     /// Sees to it that lines which were written while somebody replaced the file are in the file that is there now:
     /// those that are not found in it are added again, as they were.
     fn append_again(&self, appended: &Appended) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
-            let Some(mut file) = self.open_locked()? else {
+            let Some(mut opened) = self.open_locked()? else {
                 self.create()?;
                 continue;
             };
-            let mut writing = self.begin(&mut *file)?;
+            let mut writing = self.begin(&mut opened)?;
             // All of them each time: what stood in one file need not stand in the next.
             let lines = draft::missing(&writing.image, appended);
-            match self.write_append(&mut *file, &mut writing, lines)? {
+            match self.write_append(&mut *opened.file, &mut writing, lines)? {
                 Append::Done => return Ok(()),
                 Append::NotWritten | Append::Elsewhere(_) => {}
             }
@@ -424,10 +446,13 @@ impl Collection {
     /// Replaces the file. Returns whether it was done; not, when the file had changed.
     fn write_rewrite(
         &self,
-        file: &mut dyn DiskFile,
+        opened: &mut Opened,
         writing: &mut Writing<'_>,
         rewrite: Rewrite,
     ) -> Result<bool> {
+        // A file that was kept open may have been reached through folders that are links by now.
+        self.check_folders()?;
+        self.shared.closer.wait();
         let temp_path = self.shared.folder.join(self.temp_name(writing.stat)?);
         let failed = |operation| {
             let path = &temp_path;
@@ -439,16 +464,20 @@ impl Collection {
         let mut guard = Temp { collection: self, path: &temp_path, armed: true };
         // ORDER: the new file is locked before it gets the name: another gateway that finds it there must wait until it is
         // sure to stay, and then look again which file has the name.
-        self.lock(&mut *temp)?;
+        if !self.try_lock(&mut *temp)? {
+            let reason = "another process holds the lock of a file that was just created".to_owned();
+            return Err(Error::Busy { operation: "lock", path: temp_path.clone(), reason });
+        }
         write_pieces(&mut *temp, rewrite.pieces(writing.image.bytes())).map_err(failed("write"))?;
         temp.set_access(&writing.stat).map_err(failed("set mode"))?;
         // ORDER: the new bytes are on stable storage before the name points at them, whatever the durability: without
         // it a power cut could leave an empty file in the place of records that were safe for years.
         temp.sync().map_err(failed("sync"))?;
-        if !self.swap(file, writing, &*temp, &mut guard)? {
+        if !self.swap(&mut *opened.file, writing, &*temp, &mut guard)? {
             return Ok(false);
         }
         let replaced = temp.stat().map_err(self.io("stat"))?;
+        let old = std::mem::replace(opened, Opened { file: temp, stat: replaced });
         if self.store.durability() == Durability::Sync {
             // ORDER: the name is on stable storage before the answer.
             writing.durable = Durable { content: true, name: false, suspect: true, ..writing.durable };
@@ -460,6 +489,9 @@ impl Collection {
         if self.look()? == Some(replaced) {
             writing.after = After::Rewritten(rewrite, replaced);
         }
+        // Its name first, so that the close is what frees it.
+        drop(guard);
+        self.shared.closer.close(old);
         Ok(true)
     }
 
