@@ -95,6 +95,8 @@ struct State {
     image: Option<Held>,
     /// Whether a batch is between its plan and its end.
     writing: bool,
+    /// How many wait for its end.
+    waiting: usize,
     /// What of the image's file is known to be on stable storage.
     durable: Durable,
     /// Whether the file was just created here, so that it may be empty.
@@ -114,7 +116,7 @@ enum Before {
     /// It was created here a moment ago.
     Created,
     /// What it held.
-    Held(Held),
+    Held(Box<Held>),
 }
 
 impl State {
@@ -124,7 +126,7 @@ impl State {
         self.durable.name = false;
         let created = std::mem::take(&mut self.created);
         match self.image.take() {
-            Some(held) => Before::Held(held),
+            Some(held) => Before::Held(Box::new(held)),
             None if created => Before::Created,
             None => Before::Unknown,
         }
@@ -559,7 +561,9 @@ impl Collection {
                 self.touch();
                 return Ok(read(held));
             }
+            state.waiting += 1;
             state = wait(&self.shared.idle, state);
+            state.waiting -= 1;
         }
         let answer = self.read_locked(&mut state, glance, read);
         self.settle(state);

@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-use crate::sync::{Arc, Condvar, Mutex, lock, wait};
+use crate::sync::{Arc, Mutex, Thread, current, lock, park};
 
 /// How many callers' operations one batch takes, so that a batch stays bounded however many wait. What one caller brings
 /// is the caller's to bound.
@@ -36,7 +36,8 @@ struct Inner<T, R> {
 #[derive(Debug)]
 struct Seat<R> {
     state: Mutex<State<R>>,
-    called: Condvar,
+    /// Who sits there.
+    thread: Thread,
 }
 
 #[derive(Debug)]
@@ -44,7 +45,6 @@ enum State<R> {
     Waiting,
     Lead,
     Answered(R),
-    Taken,
 }
 
 impl<T, R> Queue<T, R> {
@@ -55,7 +55,7 @@ impl<T, R> Queue<T, R> {
     /// Puts an operation into the queue and returns its answer. `work` does a batch, answer by answer in order; it runs
     /// on this thread if this thread comes to lead. `panicked` is the answer where `work` panicked or gave none.
     pub(crate) fn run(&self, item: T, work: impl FnOnce(Vec<T>) -> Vec<R>, panicked: impl Fn() -> R) -> R {
-        let seat = Arc::new(Seat { state: Mutex::new(State::Waiting), called: Condvar::new() });
+        let seat = Arc::new(Seat { state: Mutex::new(State::Waiting), thread: current() });
         let leads = {
             let mut inner = lock(&self.inner);
             inner.waiting.push_back((item, Arc::clone(&seat)));
@@ -92,8 +92,14 @@ struct Batch<'a, T, R, P: Fn() -> R> {
 impl<T, R, P: Fn() -> R> Drop for Batch<'_, T, R, P> {
     fn drop(&mut self) {
         let mut answers = std::mem::take(&mut self.answers).into_iter();
-        for seat in self.seats.drain(..) {
-            seat.call(State::Answered(answers.next().unwrap_or_else(self.panicked)));
+        for (position, seat) in self.seats.drain(..).enumerate() {
+            let answer = State::Answered(answers.next().unwrap_or_else(self.panicked));
+            // The first one is the leader's own.
+            if position == 0 {
+                *lock(&seat.state) = answer;
+            } else {
+                seat.call(answer);
+            }
         }
         let mut inner = lock(&self.queue.inner);
         match inner.waiting.front() {
@@ -106,34 +112,29 @@ impl<T, R, P: Fn() -> R> Drop for Batch<'_, T, R, P> {
 impl<R> Seat<R> {
     /// Waits to be answered, or to be told to lead (`None`).
     fn wait(&self) -> Option<R> {
-        let mut state = lock(&self.state);
         loop {
-            match std::mem::replace(&mut *state, State::Taken) {
-                State::Waiting => {
-                    *state = State::Waiting;
-                    state = wait(&self.called, state);
-                }
-                State::Lead => {
-                    *state = State::Waiting;
-                    return None;
-                }
+            // A statement of its own, so that the lock is not held while this thread sleeps.
+            let state = std::mem::replace(&mut *lock(&self.state), State::Waiting);
+            match state {
+                // A thread that was called before it parks does not park; it may also wake up for no reason.
+                State::Waiting => park(),
+                State::Lead => return None,
                 State::Answered(answer) => return Some(answer),
-                State::Taken => return None,
             }
         }
     }
 
     /// The answer, after leading.
     fn take(&self) -> Option<R> {
-        match std::mem::replace(&mut *lock(&self.state), State::Taken) {
+        match std::mem::replace(&mut *lock(&self.state), State::Waiting) {
             State::Answered(answer) => Some(answer),
-            State::Waiting | State::Lead | State::Taken => None,
+            State::Waiting | State::Lead => None,
         }
     }
 
     fn call(&self, next: State<R>) {
         *lock(&self.state) = next;
-        self.called.notify_one();
+        self.thread.unpark();
     }
 }
 

@@ -10,6 +10,8 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use hashbrown::DefaultHashBuilder;
+
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::image::Image;
@@ -123,7 +125,8 @@ struct Draft<'a> {
     lines: BTreeMap<usize, Line>,
     /// Records after the end of the image; `None` means added and removed again.
     tail: Vec<Option<Vec<u8>>>,
-    tail_ids: HashMap<String, Vec<usize>>,
+    /// The last place of each id among them. Before it, the id's records are removed ones.
+    tail_ids: HashMap<String, usize, DefaultHashBuilder>,
     /// The size of the file as it would be now.
     bytes: u64,
     /// Whether the image's last line has no newline, and still stands.
@@ -190,7 +193,7 @@ impl<'a> Draft<'a> {
             edits: BTreeMap::new(),
             lines: BTreeMap::new(),
             tail: Vec::new(),
-            tail_ids: HashMap::new(),
+            tail_ids: HashMap::default(),
             bytes: image.bytes().len() as u64,
             open_end: image.bytes().last().is_some_and(|byte| *byte != b'\n'),
             end_closed: false,
@@ -286,7 +289,7 @@ impl<'a> Draft<'a> {
     fn find(&self, id: &RecordId) -> Vec<Place> {
         let slots = self.image.slots_of(id.as_str()).into_iter();
         let slots = slots.filter(|slot| !matches!(self.edits.get(slot), Some(None))).map(Place::Slot);
-        let tail = self.tail_ids.get(id.as_str()).into_iter().flatten().copied();
+        let tail = self.tail_ids.get(id.as_str()).into_iter().copied();
         let tail = tail.filter(|position| self.tail[*position].is_some()).map(Place::Tail);
         slots.chain(tail).collect()
     }
@@ -309,7 +312,7 @@ impl<'a> Draft<'a> {
         self.end_closed |= closes;
         self.bytes = bytes;
         let record = Record::served(&text);
-        self.tail_ids.entry(id.to_owned()).or_default().push(self.tail.len());
+        self.tail_ids.insert(id.to_owned(), self.tail.len());
         self.tail.push(Some(text));
         Ok(Outcome::Record(record))
     }
@@ -402,7 +405,9 @@ impl<'a> Draft<'a> {
 
     /// What goes to the end of the file.
     fn appended(&self) -> Appended {
-        let mut appended = Appended::default();
+        let bytes = self.tail.iter().flatten().map(|text| text.len() + 1).sum::<usize>() + 1;
+        let mut appended =
+            Appended { bytes: Vec::with_capacity(bytes), records: Vec::with_capacity(self.tail.len()) };
         if self.end_closed && self.open_end {
             appended.bytes.push(b'\n');
         }

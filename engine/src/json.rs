@@ -335,6 +335,11 @@ fn unescape_unicode(escape: &[u8]) -> (char, usize) {
 /// that split text into lines there would tear the record.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')) {
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+        return;
+    }
     let mut copied = 0;
     for (at, found) in text.char_indices() {
         let escape: &str = match found {

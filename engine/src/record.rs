@@ -17,9 +17,18 @@ use crate::name::RecordId;
 ///
 /// Numbers keep the digits that the caller wrote. Strings are kept in the engine's own spelling; a lone surrogate has
 /// become U+FFFD. Of duplicate keys the last value counts, in the place of the first.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct Fields {
-    members: Vec<(String, String)>,
+    /// Key and value of each member, one behind the other: one allocation, however many members there are.
+    text: String,
+    members: Vec<Ends>,
+}
+
+/// Where the key and the value of a member end in the text. The key begins where the member before it ends.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    key: usize,
+    value: usize,
 }
 
 impl Fields {
@@ -52,20 +61,14 @@ impl Fields {
         if json[start] != b'{' {
             return Err(Error::invalid(format!("a JSON object is wanted, not {}", excerpt(text.trim()))));
         }
+        let mut fields = Self { text: String::with_capacity(json.len()), members: Vec::new() };
         // A value that a later one of the same key hides is not judged.
-        let mut distinct: Vec<(String, Range<usize>)> = Vec::new();
-        let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
-        for Member { key, value } in members {
-            match places.entry(json::unescape(&json[key])) {
-                Entry::Occupied(place) => distinct[*place.get()].1 = value,
-                Entry::Vacant(place) => {
-                    distinct.push((place.key().to_string(), value));
-                    place.insert(distinct.len() - 1);
-                }
-            }
+        let members = distinct(json, members);
+        fields.members.reserve_exact(members.len());
+        for (key, value) in members {
+            fields.push(&key, &compact(&json[value])?);
         }
-        let members = distinct.into_iter().map(|(key, value)| Ok((key, compact(&json[value])?)));
-        Ok(Self { members: members.collect::<Result<_>>()? })
+        Ok(fields)
     }
 
     /// How many fields there are.
@@ -85,8 +88,9 @@ impl Fields {
 
     /// Takes a field out and returns the JSON text of its value.
     pub fn remove(&mut self, key: &str) -> Option<String> {
-        let position = self.members.iter().position(|(name, _)| name == key)?;
-        Some(self.members.remove(position).1)
+        let value = self.get(key)?.to_owned();
+        *self = self.iter().filter(|(name, _)| *name != key).collect();
+        Some(value)
     }
 
     /// Adds a field, or replaces the value of the one that has this key.
@@ -102,25 +106,101 @@ impl Fields {
         if let Some(byte) = value.get(rest) {
             return Err(fault(json::What::Byte(*byte), rest));
         }
-        self.put(key, compact(&value[start..end])?);
+        let value = compact(&value[start..end])?;
+        if self.get(key).is_none() {
+            self.push(key, &value);
+        } else {
+            let value: &str = &value;
+            *self = self.iter().map(|(name, old)| (name, if name == key { value } else { old })).collect();
+        }
         Ok(())
     }
 
     /// The fields in order: key, and the JSON text of the value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.members.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+        let starts = std::iter::once(0).chain(self.members.iter().map(|ends| ends.value));
+        let members = starts.zip(&self.members);
+        members.map(|(start, ends)| (&self.text[start..ends.key], &self.text[ends.key..ends.value]))
     }
 
-    fn put(&mut self, key: &str, value: String) {
-        match self.members.iter_mut().find(|(name, _)| name == key) {
-            Some((_, old)) => *old = value,
-            None => self.members.push((key.to_owned(), value)),
-        }
+    /// How long the JSON text of a record of these fields is, at most.
+    fn record_len_max(&self) -> usize {
+        // Two quotes, a colon and a comma a member, the id and the time.
+        const FIXED_BYTES: usize = 160;
+        FIXED_BYTES + self.text.len() + 4 * self.members.len()
+    }
+
+    fn push(&mut self, key: &str, value: &str) {
+        self.text.push_str(key);
+        let key = self.text.len();
+        self.text.push_str(value);
+        self.members.push(Ends { key, value: self.text.len() });
     }
 }
 
+impl<'a> FromIterator<(&'a str, &'a str)> for Fields {
+    /// Keys that are all different, each with the JSON text of its value.
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(members: I) -> Self {
+        let mut fields = Self::new();
+        for (key, value) in members {
+            fields.push(key, value);
+        }
+        fields
+    }
+}
+
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Fields {}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// The members with different keys, each in its first place and with its last value.
+fn distinct(json: &[u8], members: Vec<Member>) -> Vec<(Cow<'_, str>, Range<usize>)> {
+    // Up to here a look at each is faster than a table.
+    const LOOKED_AT_MAX: usize = 16;
+    let mut distinct: Vec<(Cow<'_, str>, Range<usize>)> = Vec::with_capacity(members.len());
+    let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
+    let few = members.len() <= LOOKED_AT_MAX;
+    for Member { key, value } in members {
+        let key = json::unescape(&json[key]);
+        let place = if few {
+            distinct.iter().position(|(other, _)| *other == key)
+        } else {
+            match places.entry(key.clone()) {
+                Entry::Occupied(place) => Some(*place.get()),
+                Entry::Vacant(place) => {
+                    place.insert(distinct.len());
+                    None
+                }
+            }
+        };
+        match place {
+            Some(place) => distinct[place].1 = value,
+            None => distinct.push((key, value)),
+        }
+    }
+    distinct
+}
+
 /// A value in the engine's spelling. The value must have been scanned.
-fn compact(value: &[u8]) -> Result<String> {
+fn compact(value: &[u8]) -> Result<Cow<'_, str>> {
+    // Plain text is in that spelling already.
+    if let [b'"', .., b'"'] | b"true" | b"false" | b"null" = value
+        && value.is_ascii()
+        && memchr::memchr(b'\\', value).is_none()
+        && let Ok(text) = std::str::from_utf8(value)
+    {
+        return Ok(Cow::Borrowed(text));
+    }
     let mut out = Vec::with_capacity(value.len());
     json::compact(&mut out, value).map_err(|number| {
         Error::invalid(format!(
@@ -129,7 +209,9 @@ fn compact(value: &[u8]) -> Result<String> {
         ))
     })?;
     // Bad bytes in strings became U+FFFD, and everything else in scanned JSON is ASCII.
-    String::from_utf8(out).map_err(|error| Error::invalid(format!("the fields are not UTF-8: {error}")))
+    let text = String::from_utf8(out)
+        .map_err(|error| Error::invalid(format!("the fields are not UTF-8: {error}")))?;
+    Ok(Cow::Owned(text))
 }
 
 /// A record as it is served: one JSON object in UTF-8, without a line end.
@@ -172,6 +254,9 @@ pub(crate) fn is_clean(bytes: &[u8]) -> bool {
 
 /// What is served in place of a stored record whose text strict readers would refuse: `None` when it is fine.
 pub(crate) fn repaired(stored: &[u8]) -> Option<Vec<u8>> {
+    if memchr::memchr(b'\\', stored).is_none() && std::str::from_utf8(stored).is_ok() {
+        return None;
+    }
     let text = String::from_utf8_lossy(stored);
     let mut copied = 0;
     let mut out = Vec::new();
@@ -215,8 +300,7 @@ fn surrogate(bytes: &[u8], at: usize) -> Option<u32> {
 ///
 /// `ts` is JSON text: a string that the engine wrote, or whatever stood in the record that this one replaces.
 pub(crate) fn build(id: &str, ts: &[u8], fields: &Fields) -> Vec<u8> {
-    let mut out =
-        Vec::with_capacity(64 + fields.members.iter().map(|(k, v)| k.len() + v.len() + 4).sum::<usize>());
+    let mut out = Vec::with_capacity(fields.record_len_max());
     out.extend_from_slice(b"{\"id\":");
     json::write_string(&mut out, id);
     out.extend_from_slice(b",\"ts\":");

@@ -206,11 +206,24 @@ impl Collection {
     }
 
     fn plan(&self, image: &Image, batch: &[Op]) -> (Vec<Result<Outcome>>, Plan) {
+        /// Random bytes in an id.
+        const ID_BYTES: usize = 6;
         let system = self.store.system();
+        // For all ids of the batch at once, as far as the buffer goes.
+        let mut buffer = [0; 64 * ID_BYTES];
+        let appends = batch.iter().filter(|op| matches!(op, Op::Append { .. })).count();
+        let (mut left, mut wanted) = (0, appends * ID_BYTES);
         let mut random = || {
-            let mut bytes = [0; 6];
-            system.random(&mut bytes).map_err(self.io("random source for an id"))?;
-            Ok(bytes)
+            if left == 0 {
+                // More than were counted on, when an id was taken.
+                left = wanted.clamp(ID_BYTES, buffer.len());
+                wanted = wanted.saturating_sub(left);
+                system.random(&mut buffer[..left]).map_err(self.io("random source for an id"))?;
+            }
+            left -= ID_BYTES;
+            let mut id = [0; ID_BYTES];
+            id.copy_from_slice(&buffer[left..left + ID_BYTES]);
+            Ok(id)
         };
         let mut writer = Writer {
             collection: self.shared.name.as_str(),
@@ -728,7 +741,9 @@ impl Drop for Writing<'_> {
         // The store remembers it too: what a collection knows goes with its last user.
         self.collection.store.set_suspect(&self.collection.shared.path, self.durable.suspect);
         // They wait for the lock, which is held until all is in place.
-        self.collection.shared.idle.notify_all();
+        if state.waiting > 0 {
+            self.collection.shared.idle.notify_all();
+        }
         // The state's copy must be the only one, or the append below would copy the whole image.
         let image = std::mem::replace(&mut self.image, Arc::new(Image::empty()));
         drop(image);
