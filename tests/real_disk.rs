@@ -108,7 +108,9 @@ fn the_system_calls_come_in_the_promised_order() {
 
     let update = calls_of(folder.path(), &["data", "update", "items.jsonl", "x", "{\"n\":4}"]).unwrap();
     let before = [lock, "create temp", "flock temp", "write temp", "fchmod temp", "fdatasync temp"];
-    let exchanged = [&before[..], &["exchange temp", "fsync folder", "remove temp", "flock items.jsonl", "answer"]].concat();
+    let exchanged =
+        [&before[..], &["exchange temp", "fsync folder", "remove temp", "flock items.jsonl", "answer"]]
+            .concat();
     let renamed = [&before[..], &["rename temp", "fsync folder", "flock items.jsonl", "answer"]].concat();
     assert!(update == exchanged || update == renamed, "{update:?}");
     assert_eq!(calls_of(folder.path(), &["data", "delete", "items.jsonl", "x"]).unwrap(), update);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use self::closer::Closer;
 use crate::commit::Queue;
 use crate::disk::{DiskFile, Kind, Open, Stat};
 use crate::draft::{self, Appended, Rewrite};
@@ -31,7 +32,6 @@ use crate::record::{Fields, Record};
 use crate::repair::{self, Repair};
 use crate::scan;
 use crate::store::StoreInner;
-use self::closer::Closer;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 
 mod closer;
@@ -248,7 +248,7 @@ impl Collection {
     /// # Errors
     /// As [`Collection::query`].
     pub fn retain_dry_run(&self, policy: &RetainPolicy) -> Result<Retained> {
-        self.read_with(|_| None, |held| draft::retain_dry_run(&held.image, policy))
+        self.read_with(|_| Ok(None), |held| draft::retain_dry_run(&held.image, policy))
     }
 
     /// Drops what is corrupt, puts every record on a line of its own, and keeps the file as it was beside the new one,
@@ -317,7 +317,7 @@ impl Collection {
     /// [`Error::Unsupported`] or [`Error::Io`] when the file cannot be read. A missing file reads as empty.
     pub fn query(&self, filter: &Fields, limit: usize) -> Result<Records> {
         let filter = Filter::new(filter);
-        let glance = |bytes: &[u8]| glance::query(bytes, &filter, limit);
+        let glance = |stat| self.glance(stat, &filter, limit);
         self.read_with(glance, |held| held.indexes.query(&held.image, &filter, limit))
     }
 
@@ -543,11 +543,29 @@ impl Collection {
         }
     }
 
+    /// Answers a query from the file in this state, without an image. Not, when there is anything to think about: a
+    /// change a moment ago, or while it is read.
+    fn glance(&self, stat: Stat, filter: &Filter, limit: usize) -> Result<Option<Records>> {
+        let age = self.store.system().unix_ns() - stat.modified_ns;
+        if (0..SETTLED_NS).contains(&age) {
+            return Ok(None);
+        }
+        let Some(mut file) = self.open(Open::Read)? else { return Ok(None) };
+        if file.stat().map_err(self.io("stat"))? != stat {
+            return Ok(None);
+        }
+        let read = |offset, buffer: &mut [u8]| file.read_at(offset, buffer);
+        let answer = glance::query(filter, limit, self.store.read_bytes_max(), read);
+        let answer = answer.map_err(self.io("read"))?;
+        let steady = file.stat().map_err(self.io("stat"))? == stat;
+        Ok(answer.filter(|_| steady))
+    }
+
     /// Reads the collection as it is acknowledged: from the image if that is still the file. At first sight of a state of
-    /// the file, `glance` may answer from its bytes, and no image is made yet.
+    /// the file, `glance` may answer, and no image is made yet.
     fn read_with<T>(
         &self,
-        glance: impl FnOnce(&[u8]) -> Option<T>,
+        glance: impl FnOnce(Stat) -> Result<Option<T>>,
         read: impl FnOnce(&mut Held) -> T,
     ) -> Result<T> {
         let mut state = lock(&self.shared.state);
@@ -573,7 +591,7 @@ impl Collection {
     fn read_locked<T>(
         &self,
         state: &mut State,
-        glance: impl FnOnce(&[u8]) -> Option<T>,
+        glance: impl FnOnce(Stat) -> Result<Option<T>>,
         read: impl FnOnce(&mut Held) -> T,
     ) -> Result<T> {
         let mut nothing = Held::new(Stat::NOTHING, Arc::new(Image::empty()));
@@ -583,15 +601,16 @@ impl Collection {
             return Ok(read(&mut nothing));
         };
         if !state.image.as_ref().is_some_and(|held| held.stat == stat) {
+            if state.glanced != Some(stat)
+                && let Some(answer) = glance(stat)?
+            {
+                state.forget();
+                state.glanced = Some(stat);
+                return Ok(answer);
+            }
             let before = state.forget();
             let Some(mut file) = self.open(Open::Read)? else { return Ok(read(&mut nothing)) };
             let (bytes, stat) = self.read_settled(&mut *file, &before)?;
-            if state.glanced != stat && scan::foreign_encoding(&bytes).is_none() {
-                state.glanced = stat;
-                if let Some(answer) = glance(&bytes) {
-                    return Ok(answer);
-                }
-            }
             let image = self.image_of(bytes, stat, state)?;
             let Some(stat) = stat else {
                 // What changed while it was read is good for this answer only.

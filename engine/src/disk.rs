@@ -110,6 +110,8 @@ pub trait DiskFile: Send {
     fn stat(&self) -> io::Result<Stat>;
     /// Reads from the start to the end, but at most `bytes_max` bytes and one more.
     fn read(&mut self, bytes_max: u64) -> io::Result<Vec<u8>>;
+    /// Fills a buffer from a place in the file on. Returns how many bytes it got, fewer only at the end of the file.
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Whether these bytes are the whole content.
     fn matches(&mut self, bytes: &[u8]) -> io::Result<bool>;
     /// One write at the end of the file. Returns how many bytes it took.
@@ -136,7 +138,7 @@ mod real {
     use std::ffi::OsString;
     use std::fs::{self, File, Metadata, OpenOptions};
     use std::io::{self, Read, Seek, Write};
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+    use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
     use std::path::Path;
 
     use rustix::fs::OFlags;
@@ -255,6 +257,19 @@ mod real {
             bytes.try_reserve_exact(usize::try_from(expected).map_err(io::Error::other)?)?;
             Read::take(&mut *self, bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
             Ok(bytes)
+        }
+
+        fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+            let mut filled = 0;
+            while filled < buffer.len() {
+                match FileExt::read_at(self, &mut buffer[filled..], offset + filled as u64) {
+                    Ok(0) => break,
+                    Ok(count) => filled += count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(filled)
         }
 
         fn matches(&mut self, bytes: &[u8]) -> io::Result<bool> {

@@ -6,8 +6,9 @@
 //! nearly every record without building that spelling.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use crate::json;
+use crate::json::{self, Member};
 use crate::record::{self, Fields};
 
 /// A compiled filter: a record matches when every test does. No tests match every record.
@@ -19,7 +20,7 @@ pub(crate) struct Filter {
 }
 
 #[derive(Debug)]
-struct Test {
+pub(crate) struct Test {
     key: String,
     /// The value as the filter spells it.
     value: Vec<u8>,
@@ -62,10 +63,12 @@ impl Filter {
         self.tests.iter().map(|test| (test.key.as_str(), test.canonical.as_slice()))
     }
 
-    /// A string with its quotes that every match spells so or with a backslash on its line: the longest of plain ASCII
-    /// under a key of plain ASCII.
-    pub(crate) fn plain_text(&self) -> Option<&str> {
-        self.tests.iter().filter_map(Test::plain_text).max_by_key(|text| text.len())
+    /// What every match shows on its line, unless there is a backslash: the sign that is likely to be the rarest.
+    pub(crate) fn sign(&self) -> Option<Sign<'_>> {
+        let strings =
+            self.tests.iter().filter_map(Test::plain_string).map(|text| (text.len(), Sign::Text(text)));
+        let longest = strings.max_by_key(|(len, _)| *len).map(|(_, sign)| sign);
+        longest.or_else(|| self.tests.iter().find_map(Test::member))
     }
 
     /// The text of the id that a match must have, if the filter asks for one.
@@ -79,27 +82,95 @@ impl Filter {
         if let [test] = self.tests.as_slice() {
             return test.accepts(record::value_of(stored, &test.key).unwrap_or(b"null"));
         }
-        // One pass over the record, whatever the number of tests: the last of duplicate keys counts.
-        let mut values: Vec<Option<&[u8]>> = vec![None; self.tests.len()];
-        record::each_member(stored, |key, value| {
-            if let Some(position) = self.positions.get(key.as_ref()) {
-                values[*position] = Some(value);
+        let mut values = self.no_values();
+        let scanned = json::scan_object(stored, 0, |member| self.note(&mut values, stored, &member));
+        debug_assert!(scanned.is_ok(), "only scanned records come here");
+        self.accepts(stored, &values)
+    }
+
+    /// Where the values of the fields lie in a record of which nothing is known yet.
+    pub(crate) fn no_values(&self) -> Vec<Option<Range<usize>>> {
+        vec![None; self.tests.len()]
+    }
+
+    /// Notes a member of a record, if the filter is about it. The last of duplicate keys counts.
+    pub(crate) fn note(&self, values: &mut [Option<Range<usize>>], bytes: &[u8], member: &Member) {
+        let quoted = &bytes[member.key.clone()];
+        let position = match self.tests.as_slice() {
+            [test] => record::key_is(quoted, &test.key).then_some(0),
+            _ => self.positions.get(json::unescape(quoted).as_ref()).copied(),
+        };
+        if let Some(position) = position {
+            values[position] = Some(member.value.clone());
+        }
+    }
+
+    /// Whether the record whose members were noted matches.
+    pub(crate) fn accepts(&self, bytes: &[u8], values: &[Option<Range<usize>>]) -> bool {
+        let value_of =
+            |range: &Option<Range<usize>>| range.clone().map_or(&b"null"[..], |range| &bytes[range]);
+        self.tests.iter().zip(values).all(|(test, range)| test.accepts(value_of(range)))
+    }
+}
+
+/// What the line of a record that matches shows, wherever there is no backslash on it.
+#[derive(Debug)]
+pub(crate) enum Sign<'a> {
+    /// This text: a string with its quotes.
+    Text(&'a [u8]),
+    /// This key with its quotes, a colon, and a value that the test accepts.
+    Member {
+        /// The key with its quotes.
+        quoted_key: Vec<u8>,
+        /// Judges the value.
+        test: &'a Test,
+    },
+}
+
+impl Sign<'_> {
+    /// The bytes to search for.
+    pub(crate) fn needle(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text,
+            Self::Member { quoted_key, .. } => quoted_key,
+        }
+    }
+
+    /// Whether the needle, found so that `behind` follows it, may belong to a match.
+    pub(crate) fn is_promising(&self, behind: &[u8]) -> bool {
+        let Self::Member { test, .. } = self else { return true };
+        let value = json::skip_space(behind, 0);
+        if behind.get(value) != Some(&b':') {
+            return false;
+        }
+        let value = &behind[json::skip_space(behind, value + 1)..];
+        match kind(value) {
+            found if found != kind(&test.value) => false,
+            Kind::Number => {
+                let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+                let len = value.iter().take_while(|byte| is_digit(byte)).count();
+                json::scan_value(&value[..len], 0, 1).is_ok_and(|end| end == len)
+                    && test.accepts(&value[..len])
             }
-        });
-        self.tests.iter().zip(values).all(|(test, value)| test.accepts(value.unwrap_or(b"null")))
+            // Where a string, an array or an object ends is not known without a scan.
+            Kind::Null | Kind::True | Kind::False | Kind::String | Kind::Array | Kind::Object => true,
+        }
     }
 }
 
 impl Test {
     /// The value with its quotes, when it is a string of plain ASCII under a key of plain ASCII.
-    fn plain_text(&self) -> Option<&str> {
-        let plain = |text: &str| {
-            !text.is_empty()
-                && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))
-        };
-        let quoted = std::str::from_utf8(&self.value).ok()?;
-        let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
-        (plain(inner) && plain(&self.key)).then_some(quoted)
+    fn plain_string(&self) -> Option<&[u8]> {
+        let inner = self.value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        (is_plain(inner) && is_plain(self.key.as_bytes())).then_some(&self.value)
+    }
+
+    /// The key as a sign, when it is of plain ASCII. A record without the field matches `null`, so that has none.
+    fn member(&self) -> Option<Sign<'_>> {
+        if kind(&self.value) == Kind::Null || !is_plain(self.key.as_bytes()) {
+            return None;
+        }
+        Some(Sign::Member { quoted_key: format!("\"{}\"", self.key).into_bytes(), test: self })
     }
 
     fn accepts(&self, value: &[u8]) -> bool {
@@ -117,6 +188,11 @@ impl Test {
         json::canonical(&mut canonical, value);
         canonical == self.canonical
     }
+}
+
+/// Whether a text has one spelling without a backslash.
+fn is_plain(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))
 }
 
 #[derive(PartialEq, Eq)]

@@ -380,14 +380,6 @@ pub(crate) fn key_is(quoted: &[u8], name: &str) -> bool {
         || (memchr::memchr(b'\\', plain).is_some() || !plain.is_ascii()) && json::unescape(quoted) == name
 }
 
-/// Calls with the key and the value of each member of a record that was scanned.
-pub(crate) fn each_member<'a>(stored: &'a [u8], mut call: impl FnMut(Cow<'a, str>, &'a [u8])) {
-    let scanned = json::scan_object(stored, 0, |member| {
-        call(json::unescape(&stored[member.key]), &stored[member.value]);
-    });
-    debug_assert!(scanned.is_ok(), "only scanned records come here");
-}
-
 /// Where the value of a key lies in a record that was scanned: the last one of duplicate keys.
 fn value_range(stored: &[u8], key: &str) -> Option<Range<usize>> {
     let mut found = None;

@@ -73,7 +73,7 @@ pub(crate) fn plan(bytes: &[u8]) -> (Repair, Vec<u8>) {
         let newline = memchr::memchr(b'\n', &bytes[start..]).map(|length| start + length);
         let end = newline.unwrap_or(bytes.len());
         pieces.clear();
-        scan::scan_line(bytes, line, start..end, &mut |found| pieces.push(found));
+        scan::scan_line(bytes, line, start..end, &mut |_| {}, &mut |found| pieces.push(found));
         plan.line(bytes, line, start, end, &pieces);
         if newline.is_none() {
             // What is left of the last line decides: it may all have been dropped.

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::json;
+use crate::json::{self, Member};
 use crate::record;
 
 /// What a scan reports, in the order of the file.
@@ -48,13 +48,20 @@ pub(crate) fn scan(bytes: &[u8], mut found: impl FnMut(Found)) {
     while start < bytes.len() {
         line += 1;
         let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |length| start + length);
-        scan_line(bytes, line, start..end, &mut found);
+        scan_line(bytes, line, start..end, &mut |_| {}, &mut found);
         start = end + 1;
     }
 }
 
-/// Scans one line, given without its newline.
-pub(crate) fn scan_line(bytes: &[u8], line: usize, range: Range<usize>, found: &mut impl FnMut(Found)) {
+/// Scans one line, given without its newline. `member` gets the members of each object before `found` gets the object,
+/// or the rest of the line that turned out to be none.
+pub(crate) fn scan_line(
+    bytes: &[u8],
+    line: usize,
+    range: Range<usize>,
+    member: &mut impl FnMut(&Member),
+    found: &mut impl FnMut(Found),
+) {
     let text = &bytes[..range.end];
     let mut at = range.start;
     let mut records = 0;
@@ -71,10 +78,11 @@ pub(crate) fn scan_line(bytes: &[u8], line: usize, range: Range<usize>, found: &
             return found(corrupt(not_an_object(text, at)));
         }
         let mut id = None;
-        let scanned = json::scan_object(text, at, |member| {
-            if record::key_is(&text[member.key], "id") {
+        let scanned = json::scan_object(text, at, |scanned| {
+            member(&scanned);
+            if record::key_is(&text[scanned.key], "id") {
                 // The last of duplicate keys wins, also when it is no string.
-                id = (text[member.value.start] == b'"').then_some(member.value);
+                id = (text[scanned.value.start] == b'"').then_some(scanned.value);
             }
         });
         match scanned {

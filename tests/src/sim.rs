@@ -629,6 +629,16 @@ impl DiskFile for SimFile {
         Ok(seen[..len].to_vec())
     }
 
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut inner = self.disk.lock();
+        inner.check_open("read", self, true)?;
+        let seen = &inner.inodes[self.inode].seen;
+        let rest = usize::try_from(offset).ok().and_then(|offset| seen.get(offset..)).unwrap_or_default();
+        let len = rest.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
     fn matches(&mut self, bytes: &[u8]) -> io::Result<bool> {
         let mut inner = self.disk.lock();
         inner.check_open("compare", self, true)?;

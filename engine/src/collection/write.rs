@@ -260,7 +260,10 @@ impl Collection {
                     Some(stat) if locked => return Ok(Some(Opened { stat, ..opened })),
                     Some(_) if waited < limit => {}
                     Some(_) => {
-                        return Err(busy(format!("another process held the lock for {} ms", limit.as_millis())));
+                        return Err(busy(format!(
+                            "another process held the lock for {} ms",
+                            limit.as_millis()
+                        )));
                     }
                     None => break,
                 }
