@@ -550,13 +550,15 @@ impl Collection {
         if (0..SETTLED_NS).contains(&age) {
             return Ok(None);
         }
+        if stat.bytes > self.store.read_bytes_max() {
+            return Ok(None);
+        }
         let Some(mut file) = self.open(Open::Read)? else { return Ok(None) };
         if file.stat().map_err(self.io("stat"))? != stat {
             return Ok(None);
         }
         let read = |offset, buffer: &mut [u8]| file.read_at(offset, buffer);
-        let answer = glance::query(filter, limit, self.store.read_bytes_max(), read);
-        let answer = answer.map_err(self.io("read"))?;
+        let answer = glance::query(filter, limit, stat.bytes, read).map_err(self.io("read"))?;
         let steady = file.stat().map_err(self.io("stat"))? == stat;
         Ok(answer.filter(|_| steady))
     }
