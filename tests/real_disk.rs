@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use linekeep_engine::{
-    Collection, CollectionName, Error, Fields, Options, Record, RecordId, Store, Unsupported,
+    Collection, CollectionName, Durability, Error, Fields, Options, Record, RecordId, Store, Unsupported,
 };
 use linekeep_tests::process::binary;
 
@@ -25,8 +25,11 @@ fn fields(json: &str) -> Fields {
 
 /// The id that the engine gave to a record.
 fn id_of(record: &Record) -> RecordId {
-    let text = std::str::from_utf8(record.as_bytes()).unwrap();
-    text[7..19].parse().unwrap()
+    id_in(record.as_bytes())
+}
+
+fn id_in(record: &[u8]) -> RecordId {
+    std::str::from_utf8(&record[7..19]).unwrap().parse().unwrap()
 }
 
 /// The system calls of one command that change something, by file: `write items.jsonl`, and `answer` for standard output.
@@ -320,4 +323,72 @@ fn ten_thousand_collections_touched_once_leave_nothing_behind() {
     }
     let shown = store.handles_len();
     assert!(shown < 500, "{shown} handles are kept");
+}
+
+/// The files in a folder that this process has open.
+#[cfg(target_os = "linux")]
+fn open_in(folder: &Path) -> Vec<PathBuf> {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let mut open: Vec<PathBuf> =
+        open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect();
+    open.retain(|path| path.starts_with(folder));
+    open
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_are_kept_open_between_appends_but_not_more_than_64() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let store =
+        Store::open(&folder, Options { durability: Durability::Flush, ..Options::default() }).unwrap();
+    let collection =
+        |number: usize| store.collection("data", &format!("c{number}").parse().unwrap()).unwrap();
+    collection(0).append(Fields::new()).unwrap();
+    assert_eq!(open_in(&folder).len(), 1, "the file stays open after an append");
+    for _ in 0..2 {
+        for number in 0..200 {
+            collection(number).append(Fields::new()).unwrap();
+            assert!(open_in(&folder).len() <= 64, "at {number}");
+        }
+    }
+    assert_eq!(open_in(&folder).len(), 64, "the last 64 stay open");
+    for number in 0..200 {
+        let lines = std::fs::read_to_string(collection(number).path()).unwrap().lines().count();
+        assert_eq!(lines, if number == 0 { 3 } else { 2 });
+    }
+    drop(store);
+    assert_eq!(open_in(&folder), Vec::<PathBuf>::new(), "nothing stays open without the store");
+}
+
+#[test]
+fn a_file_that_is_kept_open_is_let_go_when_another_has_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let file = data.join("items.jsonl");
+    let store = Store::open(folder.path(), Options::default()).unwrap();
+    let items = store.collection("data", &"items".parse().unwrap()).unwrap();
+    items.append(fields(r#"{"n":1}"#)).unwrap();
+
+    // Replaced, removed, made read-only, and moved behind a link.
+    std::fs::write(data.join("new"), "{\"id\":\"b\"}\n").unwrap();
+    std::fs::rename(data.join("new"), &file).unwrap();
+    items.append(fields(r#"{"n":2}"#)).unwrap();
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap().lines().count(),
+        2,
+        "it is the new file's second line"
+    );
+
+    std::fs::remove_file(&file).unwrap();
+    items.append(fields(r#"{"n":3}"#)).unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 1, "a new file");
+
+    let moved = folder.path().join("moved");
+    std::fs::rename(&data, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &data).unwrap();
+    let id = id_in(items.query(&Fields::new(), 1).unwrap().iter().next().unwrap());
+    let error = items.delete(id).unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { what: Unsupported::Symlink, .. }), "{error}");
+    assert_eq!(names(&moved), [PathBuf::from("items.jsonl")], "no temp file was made behind the link");
 }
