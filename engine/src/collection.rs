@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     idle: Condvar,
     closer: Closer,
+    /// What the store was told that the image costs.
+    pub(crate) charged: AtomicU64,
     /// Whether the store knows that a file is kept open here.
     pub(crate) kept_open: AtomicBool,
     /// When the image was last used, in ticks of the store.
@@ -373,6 +375,7 @@ impl Shared {
             state: Mutex::new(State::default()),
             idle: Condvar::new(),
             closer: Closer::default(),
+            charged: AtomicU64::new(0),
             kept_open: AtomicBool::new(false),
             used: AtomicU64::new(0),
             evicted: AtomicBool::new(false),

@@ -113,7 +113,7 @@ pub(crate) struct Writer<'a> {
     /// The present time as JSON text.
     pub(crate) timestamp: &'a [u8],
     /// Makes random bytes for a new id.
-    pub(crate) random: &'a mut dyn FnMut() -> Result<[u8; 6]>,
+    pub(crate) random: &'a mut dyn FnMut() -> Result<[u8; record::ID_BYTES]>,
 }
 
 /// The changes of a batch so far, over an image that stays as it is.

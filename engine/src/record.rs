@@ -402,8 +402,11 @@ pub(crate) fn id_of(stored: &[u8]) -> Option<Range<usize>> {
     value_range(stored, "id").filter(|range| stored[range.start] == b'"')
 }
 
+/// Random bytes in a new id.
+pub(crate) const ID_BYTES: usize = 6;
+
 /// A new id: 12 lower-case hex digits.
-pub(crate) fn new_id(random: [u8; 6]) -> RecordId {
+pub(crate) fn new_id(random: [u8; ID_BYTES]) -> RecordId {
     let number = random.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     let text = format!("{number:012x}");
     text.parse().expect("12 hex digits are an id")

@@ -16,6 +16,7 @@ use crate::disk::{Disk, Kind};
 use crate::error::{Error, Result, Unsupported, excerpt};
 use crate::name::CollectionName;
 use crate::options::{Durability, Options};
+use crate::record;
 use crate::sync::{Mutex, lock};
 use crate::system::System;
 
@@ -37,6 +38,8 @@ pub(crate) struct StoreInner {
     handles: Mutex<Handles>,
     cache: Mutex<Cache>,
     ticks: AtomicU64,
+    /// Random bytes for new ids, asked for many at a time.
+    id_bytes: Mutex<Vec<u8>>,
     /// Collections one of whose syncs failed, until they are written anew.
     suspects: Mutex<HashSet<PathBuf>>,
     suspects_len: AtomicUsize,
@@ -85,6 +88,7 @@ impl Store {
             handles: Mutex::new(Handles::default()),
             cache: Mutex::new(Cache::default()),
             ticks: AtomicU64::new(0),
+            id_bytes: Mutex::new(Vec::new()),
             suspects: Mutex::new(HashSet::new()),
             suspects_len: AtomicUsize::new(0),
             kept_open: Mutex::new(VecDeque::new()),
@@ -161,6 +165,22 @@ impl StoreInner {
         &*self.options.system
     }
 
+    /// Random bytes for a new id.
+    pub(crate) fn id_bytes(&self) -> io::Result<[u8; record::ID_BYTES]> {
+        const IDS_LEN: usize = 64;
+        let mut bytes = lock(&self.id_bytes);
+        if bytes.is_empty() {
+            let mut fresh = vec![0; IDS_LEN * record::ID_BYTES];
+            self.system().random(&mut fresh)?;
+            *bytes = fresh;
+        }
+        let rest = bytes.len() - record::ID_BYTES;
+        let mut id = [0; record::ID_BYTES];
+        id.copy_from_slice(&bytes[rest..]);
+        bytes.truncate(rest);
+        Ok(id)
+    }
+
     pub(crate) fn durability(&self) -> Durability {
         self.options.durability
     }
@@ -223,6 +243,9 @@ impl StoreInner {
 
     /// Notes what a collection's image costs, and evicts the least recently used ones until all fit the budget.
     pub(crate) fn charge(&self, shared: &Shared, bytes: u64) {
+        if shared.charged.swap(bytes, Ordering::Relaxed) == bytes {
+            return;
+        }
         let mut evicted = Vec::new();
         {
             let mut cache = lock(&self.cache);
@@ -249,6 +272,7 @@ impl StoreInner {
         }
         // Outside the cache's lock: a collection that is evicted may be in the middle of a query.
         for entry in evicted {
+            entry.shared.charged.store(0, Ordering::Relaxed);
             entry.shared.evict();
         }
     }

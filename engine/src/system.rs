@@ -50,8 +50,16 @@ fn timestamp_of(unix_seconds: i64) -> Vec<u8> {
         .unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = time.to_calendar_date();
     let (hour, minute, second) = time.to_hms();
-    let month = u8::from(month);
-    format!("\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}+00:00\"").into_bytes()
+    // Every append spells one, and formatting it takes longer than all else that the append computes.
+    let mut text = *b"\"0000-00-00T00:00:00+00:00\"";
+    let century = u8::try_from(year / 100).unwrap_or(0);
+    let of_century = u8::try_from(year % 100).unwrap_or(0);
+    let pairs = [century, of_century, u8::from(month), day, hour, minute, second];
+    for (value, at) in pairs.into_iter().zip([1, 3, 6, 9, 12, 15, 18]) {
+        text[at] += value / 10;
+        text[at + 1] += value % 10;
+    }
+    text.to_vec()
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ impl Collection {
             };
         };
         let mut writing = self.begin(&mut opened)?;
-        let (answers, plan) = self.plan(&writing.image, batch);
+        let (answers, plan) = self.plan(writing.image(), batch);
         let done = match self.beyond_doubt(&writing, plan, &answers) {
             Plan::Nothing => {
                 if answers.iter().any(acknowledges) {
@@ -126,7 +126,7 @@ impl Collection {
     fn attempt_repair(&self) -> Result<Option<Repair>> {
         let Some(mut opened) = self.open_locked()? else { return Ok(Some(repair::plan(&[]).0)) };
         let mut writing = self.begin(&mut opened)?;
-        let (mut repair, bytes) = repair::plan(writing.image.bytes());
+        let (mut repair, bytes) = repair::plan(writing.image().bytes());
         if repair.steps_count == 0 {
             writing.after = After::Keep;
             return Ok(Some(repair));
@@ -138,9 +138,9 @@ impl Collection {
         }
         let name = repair::kept_name(&self.shared.name, self.store.system(), self.random("a copy's name")?);
         let kept = self.shared.folder.join(name);
-        self.keep_copy(&kept, writing.image.bytes())?;
+        self.keep_copy(&kept, writing.image().bytes())?;
         repair.kept = Some(kept.clone());
-        let rewrite = Rewrite::whole(writing.image.bytes().len(), bytes);
+        let rewrite = Rewrite::whole(writing.image().bytes().len(), bytes);
         let done = self.write_rewrite(&mut opened, &mut writing, rewrite)?;
         // Nothing of the old image is of use in the new file.
         writing.after = After::Forget;
@@ -171,7 +171,7 @@ impl Collection {
         if !writing.durable.suspect || self.store.durability() == Durability::Flush {
             return plan;
         }
-        let old_bytes = writing.image.bytes().len();
+        let old_bytes = writing.image().bytes().len();
         match plan {
             Plan::Nothing if answers.iter().any(acknowledges) => {
                 Plan::Rewrite(Rewrite::appending(old_bytes, Appended::default()))
@@ -206,29 +206,11 @@ impl Collection {
     }
 
     fn plan(&self, image: &Image, batch: &[Op]) -> (Vec<Result<Outcome>>, Plan) {
-        /// Random bytes in an id.
-        const ID_BYTES: usize = 6;
-        let system = self.store.system();
-        // For all ids of the batch at once, as far as the buffer goes.
-        let mut buffer = [0; 64 * ID_BYTES];
-        let appends = batch.iter().filter(|op| matches!(op, Op::Append { .. })).count();
-        let (mut left, mut wanted) = (0, appends * ID_BYTES);
-        let mut random = || {
-            if left == 0 {
-                // More than were counted on, when an id was taken.
-                left = wanted.clamp(ID_BYTES, buffer.len());
-                wanted = wanted.saturating_sub(left);
-                system.random(&mut buffer[..left]).map_err(self.io("random source for an id"))?;
-            }
-            left -= ID_BYTES;
-            let mut id = [0; ID_BYTES];
-            id.copy_from_slice(&buffer[left..left + ID_BYTES]);
-            Ok(id)
-        };
+        let mut random = || self.store.id_bytes().map_err(self.io("random source for an id"));
         let mut writer = Writer {
             collection: self.shared.name.as_str(),
             bytes_max: self.store.collection_bytes_max(),
-            timestamp: &system::timestamp(system),
+            timestamp: &system::timestamp(self.store.system()),
             random: &mut random,
         };
         draft::plan(image, batch, &mut writer)
@@ -363,7 +345,13 @@ impl Collection {
         }
         state.writing = true;
         state.durable.suspect |= self.store.is_suspect(&self.shared.path);
-        Ok(Writing { collection: self, image, stat, durable: state.durable, after: After::Forget })
+        Ok(Writing {
+            collection: self,
+            image: Some(image),
+            stat,
+            durable: state.durable,
+            after: After::Forget,
+        })
     }
 
     /// Puts whole lines at the end.
@@ -373,8 +361,9 @@ impl Collection {
         writing: &mut Writing<'_>,
         appended: Appended,
     ) -> Result<Append> {
-        let before = file.stat().map_err(self.io("stat"))?;
-        if before != writing.stat {
+        let before = writing.stat;
+        // To plan one line takes no longer than this look; to plan a thousand does.
+        if appended.records.len() > 1 && file.stat().map_err(self.io("stat"))? != before {
             return Ok(Append::NotWritten);
         }
         let wanted = appended.bytes.len();
@@ -427,7 +416,7 @@ impl Collection {
             };
             let mut writing = self.begin(&mut opened)?;
             // All of them each time: what stood in one file need not stand in the next.
-            let lines = draft::missing(&writing.image, appended);
+            let lines = draft::missing(writing.image(), appended);
             match self.write_append(&mut *opened.file, &mut writing, lines)? {
                 Append::Done => return Ok(()),
                 Append::NotWritten | Append::Elsewhere(_) => {}
@@ -484,7 +473,7 @@ impl Collection {
             let reason = "another process holds the lock of a file that was just created".to_owned();
             return Err(Error::Busy { operation: "lock", path: temp_path.clone(), reason });
         }
-        write_pieces(&mut *temp, rewrite.pieces(writing.image.bytes())).map_err(failed("write"))?;
+        write_pieces(&mut *temp, rewrite.pieces(writing.image().bytes())).map_err(failed("write"))?;
         temp.set_access(&writing.stat).map_err(failed("set mode"))?;
         // ORDER: the new bytes are on stable storage before the name points at them, whatever the durability: without
         // it a power cut could leave an empty file in the place of records that were safe for years.
@@ -537,7 +526,7 @@ impl Collection {
         match disk.exchange(guard.path, &self.shared.path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                if !self.holds(file, &writing.image)? || self.look()? != Some(writing.stat) {
+                if !self.holds(file, writing.image())? || self.look()? != Some(writing.stat) {
                     return Ok(false);
                 }
                 disk.rename(guard.path, &self.shared.path).map_err(self.io("rename"))?;
@@ -552,7 +541,7 @@ impl Collection {
         guard.armed = false;
         let stat = |path| disk.stat(path).map_err(|error| Error::io("stat", path, error));
         let as_read = stat(guard.path)
-            .and_then(|found| Ok(found.same_file(&writing.stat) && self.holds(file, &writing.image)?));
+            .and_then(|found| Ok(found.same_file(&writing.stat) && self.holds(file, writing.image())?));
         if let Ok(true) = as_read {
             guard.armed = true;
             return Ok(true);
@@ -707,7 +696,8 @@ fn acknowledges(answer: &Result<Outcome>) -> bool {
 /// A collection between the plan of a batch and its end. Dropping it ends the batch, whichever way it went.
 struct Writing<'a> {
     collection: &'a Collection,
-    image: Arc<Image>,
+    /// What the file held; there until the batch has ended.
+    image: Option<Arc<Image>>,
     /// The file that the image is.
     stat: Stat,
     durable: Durable,
@@ -736,6 +726,12 @@ enum After {
     Rewritten(Rewrite, Stat),
 }
 
+impl Writing<'_> {
+    fn image(&self) -> &Image {
+        self.image.as_deref().expect("it is taken when the batch has ended")
+    }
+}
+
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.collection.shared.state);
@@ -748,8 +744,7 @@ impl Drop for Writing<'_> {
             self.collection.shared.idle.notify_all();
         }
         // The state's copy must be the only one, or the append below would copy the whole image.
-        let image = std::mem::replace(&mut self.image, Arc::new(Image::empty()));
-        drop(image);
+        self.image = None;
         match std::mem::replace(&mut self.after, After::Forget) {
             After::Forget => state.image = None,
             After::Keep => {}
