@@ -1,20 +1,20 @@
 //! The queue in front of a file: many operations, one batch, one sync.
 //!
-//! A thread that brings an operation while nobody writes becomes the *leader*: it takes everything that waits, its own
-//! operation first, and does it as one batch. Whoever comes meanwhile waits in the queue. When the batch is done, each
-//! of its owners gets its own answer, and the first of those who wait becomes the next leader; so nobody serves the
-//! others for ever, no thread is kept for writing, and a lone writer never hands anything over to another thread.
+//! A thread that brings an operation while nobody writes does it. Whoever comes meanwhile joins the *group* that waits;
+//! the first of a group will lead it, that is do all of its operations as one batch. When a batch is done, its owners
+//! are woken, all with one call, and the leader of the next group begins. So nobody serves the others for ever, no
+//! thread is kept for writing, and a lone writer never hands anything over to another thread.
 //!
 //! Invariants, which a model checker tries in every order of events (`--cfg loom`):
-//! - an operation is in at most one batch, and gets exactly one answer;
+//! - an operation is in exactly one group, and gets exactly one answer;
 //! - batches run one at a time, and operations enter them in the order in which they came;
-//! - when the queue is not empty, somebody leads or has been told to.
+//! - when a group waits, somebody leads or has been told to.
 //!
 //! A panic in a batch answers every operation of that batch with what `panicked` makes, and the queue goes on.
 
 use std::collections::VecDeque;
 
-use crate::sync::{Arc, Mutex, Thread, current, lock, park};
+use crate::sync::{Arc, Condvar, Mutex, Thread, current, lock, park, wait};
 
 /// How many callers' operations one batch takes, so that a batch stays bounded however many wait. What one caller brings
 /// is the caller's to bound.
@@ -28,23 +28,32 @@ pub(crate) struct Queue<T, R> {
 
 #[derive(Debug)]
 struct Inner<T, R> {
-    waiting: VecDeque<(T, Arc<Seat<R>>)>,
+    waiting: VecDeque<Waiting<T, R>>,
     led: bool,
 }
 
-/// Where one thread waits for its answer.
+/// A group whose batch has not begun.
 #[derive(Debug)]
-struct Seat<R> {
+struct Waiting<T, R> {
+    items: Vec<T>,
+    group: Arc<Group<R>>,
+}
+
+/// The threads whose operations go into one batch.
+#[derive(Debug)]
+struct Group<R> {
+    /// The first of them.
+    leader: Thread,
     state: Mutex<State<R>>,
-    /// Who sits there.
-    thread: Thread,
+    ended: Condvar,
 }
 
 #[derive(Debug)]
-enum State<R> {
-    Waiting,
-    Lead,
-    Answered(R),
+struct State<R> {
+    /// Whether the leader was told to begin.
+    called: bool,
+    /// The answers by place in the group, when the batch has ended; each is taken by its owner.
+    answers: Option<Vec<Option<R>>>,
 }
 
 impl<T, R> Queue<T, R> {
@@ -55,28 +64,34 @@ impl<T, R> Queue<T, R> {
     /// Puts an operation into the queue and returns its answer. `work` does a batch, answer by answer in order; it runs
     /// on this thread if this thread comes to lead. `panicked` is the answer where `work` panicked or gave none.
     pub(crate) fn run(&self, item: T, work: impl FnOnce(Vec<T>) -> Vec<R>, panicked: impl Fn() -> R) -> R {
-        let seat = Arc::new(Seat { state: Mutex::new(State::Waiting), thread: current() });
-        let leads = {
-            let mut inner = lock(&self.inner);
-            inner.waiting.push_back((item, Arc::clone(&seat)));
-            !std::mem::replace(&mut inner.led, true)
-        };
-        if !leads && let Some(answer) = seat.wait() {
-            return answer;
+        let mut inner = lock(&self.inner);
+        if let Some(last) = inner.waiting.back_mut().filter(|last| last.items.len() < BATCH_LEN_MAX) {
+            let place = last.items.len();
+            last.items.push(item);
+            let group = Arc::clone(&last.group);
+            drop(inner);
+            return group.wait_for_answer(place).unwrap_or_else(panicked);
+        }
+        let group = Arc::new(Group {
+            leader: current(),
+            state: Mutex::new(State { called: false, answers: None }),
+            ended: Condvar::new(),
+        });
+        inner.waiting.push_back(Waiting { items: vec![item], group: Arc::clone(&group) });
+        let leads_now = !std::mem::replace(&mut inner.led, true);
+        drop(inner);
+        if !leads_now {
+            group.wait_to_lead();
         }
         self.lead(work, &panicked);
-        seat.take().unwrap_or_else(panicked)
+        group.wait_for_answer(0).unwrap_or_else(panicked)
     }
 
-    /// Does one batch and passes the lead on.
+    /// Does the batch of the group that has waited the longest, which is this thread's, and lets the next one begin.
     fn lead(&self, work: impl FnOnce(Vec<T>) -> Vec<R>, panicked: &impl Fn() -> R) {
-        let (items, seats): (Vec<T>, Vec<Arc<Seat<R>>>) = {
-            let mut inner = lock(&self.inner);
-            let count = inner.waiting.len().min(BATCH_LEN_MAX);
-            inner.waiting.drain(..count).unzip()
-        };
+        let Some(Waiting { items, group }) = lock(&self.inner).waiting.pop_front() else { return };
         // The guard answers and passes the lead on also when `work` panics.
-        let mut batch = Batch { queue: self, seats, answers: Vec::new(), panicked };
+        let mut batch = Batch { queue: self, group, len: items.len(), answers: Vec::new(), panicked };
         batch.answers = work(items);
         drop(batch);
     }
@@ -84,57 +99,52 @@ impl<T, R> Queue<T, R> {
 
 struct Batch<'a, T, R, P: Fn() -> R> {
     queue: &'a Queue<T, R>,
-    seats: Vec<Arc<Seat<R>>>,
+    group: Arc<Group<R>>,
+    len: usize,
     answers: Vec<R>,
     panicked: &'a P,
 }
 
 impl<T, R, P: Fn() -> R> Drop for Batch<'_, T, R, P> {
     fn drop(&mut self) {
-        let mut answers = std::mem::take(&mut self.answers).into_iter();
-        for (position, seat) in self.seats.drain(..).enumerate() {
-            let answer = State::Answered(answers.next().unwrap_or_else(self.panicked));
-            // The first one is the leader's own.
-            if position == 0 {
-                *lock(&seat.state) = answer;
-            } else {
-                seat.call(answer);
-            }
+        let mut answers: Vec<Option<R>> = self.answers.drain(..).map(Some).collect();
+        answers.resize_with(self.len, || Some((self.panicked)()));
+        lock(&self.group.state).answers = Some(answers);
+        if self.len > 1 {
+            self.group.ended.notify_all();
         }
-        let mut inner = lock(&self.queue.inner);
-        match inner.waiting.front() {
-            Some((_, seat)) => seat.call(State::Lead),
-            None => inner.led = false,
+        // After the answers: with the next batch under way, its leader would wait for a processor behind all who wake.
+        let next = {
+            let mut inner = lock(&self.queue.inner);
+            let next = inner.waiting.front().map(|next| Arc::clone(&next.group));
+            inner.led = next.is_some();
+            next
+        };
+        if let Some(next) = next {
+            lock(&next.state).called = true;
+            next.leader.unpark();
         }
     }
 }
 
-impl<R> Seat<R> {
-    /// Waits to be answered, or to be told to lead (`None`).
-    fn wait(&self) -> Option<R> {
+impl<R> Group<R> {
+    /// Waits for the turn of the group, as its leader.
+    fn wait_to_lead(&self) {
+        // A thread that was called before it parks does not park; it may also wake up for no reason.
+        while !lock(&self.state).called {
+            park();
+        }
+    }
+
+    /// Waits for the end of the batch and takes the answer of the one at this place.
+    fn wait_for_answer(&self, place: usize) -> Option<R> {
+        let mut state = lock(&self.state);
         loop {
-            // A statement of its own, so that the lock is not held while this thread sleeps.
-            let state = std::mem::replace(&mut *lock(&self.state), State::Waiting);
-            match state {
-                // A thread that was called before it parks does not park; it may also wake up for no reason.
-                State::Waiting => park(),
-                State::Lead => return None,
-                State::Answered(answer) => return Some(answer),
+            match &mut state.answers {
+                Some(answers) => return answers.get_mut(place).and_then(Option::take),
+                None => state = wait(&self.ended, state),
             }
         }
-    }
-
-    /// The answer, after leading.
-    fn take(&self) -> Option<R> {
-        match std::mem::replace(&mut *lock(&self.state), State::Waiting) {
-            State::Answered(answer) => Some(answer),
-            State::Waiting | State::Lead => None,
-        }
-    }
-
-    fn call(&self, next: State<R>) {
-        *lock(&self.state) = next;
-        self.thread.unpark();
     }
 }
 
@@ -173,7 +183,7 @@ mod tests {
     #[test]
     fn a_batch_holds_what_waits_in_the_order_in_which_it_came() {
         let queue = Queue::new();
-        let waiting = || lock(&queue.inner).waiting.len();
+        let waiting = || lock(&queue.inner).waiting.iter().map(|it| it.items.len()).sum::<usize>();
         let batches = std::sync::Mutex::new(Vec::new());
         let work = |items: Vec<usize>| {
             // The leader waits until all others do.
@@ -215,12 +225,12 @@ mod model {
     use super::*;
     use loom::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Three threads, each with one operation: every order of events with up to three forced switches, which is where
+    /// Three threads, each with one operation: every order of events with up to five forced switches, which is where
     /// the search ends within a minute. A lost wake-up shows as a deadlock.
     #[test]
     fn no_wake_up_is_lost_and_no_operation_is_answered_twice_or_never() {
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
+        builder.preemption_bound = Some(5);
         builder.check(|| {
             let queue = Arc::new(Queue::<usize, usize>::new());
             let done = Arc::new(AtomicUsize::new(0));
