@@ -15,7 +15,7 @@ use crate::record::{self, Fields};
 #[derive(Debug)]
 pub(crate) struct Filter {
     tests: Vec<Test>,
-    /// Where the test of a field stands.
+    /// Where the test of a field stands, when there is more than one.
     positions: HashMap<String, usize>,
 }
 
@@ -30,8 +30,6 @@ pub(crate) struct Test {
 
 impl Filter {
     pub(crate) fn new(fields: &Fields) -> Self {
-        let positions =
-            fields.iter().enumerate().map(|(position, (key, _))| (key.to_owned(), position)).collect();
         let tests = fields
             .iter()
             .map(|(key, value)| {
@@ -39,7 +37,12 @@ impl Filter {
                 json::canonical(&mut canonical, value.as_bytes());
                 Test { key: key.to_owned(), value: value.as_bytes().to_vec(), canonical }
             })
-            .collect();
+            .collect::<Vec<Test>>();
+        let positions = match tests.as_slice() {
+            // One key is compared, not looked up.
+            [_] => HashMap::new(),
+            tests => tests.iter().enumerate().map(|(position, test)| (test.key.clone(), position)).collect(),
+        };
         Self { tests, positions }
     }
 
