@@ -80,6 +80,8 @@ pub(crate) struct Shared {
 
 /// What one caller brings to the queue; it stays together.
 enum Work {
+    /// One operation.
+    Op(Op),
     /// Operations, in order.
     Ops(Vec<Op>),
     /// A repair of the whole file.
@@ -88,6 +90,7 @@ enum Work {
 
 /// The answer to one [`Work`].
 enum Done {
+    Op(Result<Outcome>),
     Ops(Vec<Result<Outcome>>),
     Repair(Result<Repair>),
 }
@@ -211,8 +214,12 @@ impl Collection {
             | Op::Update { .. }
             | Op::Delete { .. }
             | Op::Retain { .. } => {
-                let answer = self.run_all(vec![op]).pop();
-                answer.unwrap_or_else(|| Err(self.stopped("write")))
+                let name = op.name();
+                match self.submit(Work::Op(op), || Done::Op(Err(self.stopped(name)))) {
+                    Done::Op(answer) => answer,
+                    // The leader of the batch panicked, and answered for all as for itself.
+                    Done::Ops(_) | Done::Repair(_) => Err(self.stopped(name)),
+                }
             }
         }
     }
@@ -229,7 +236,7 @@ impl Collection {
         match self.submit(Work::Ops(ops), || Done::Ops(stopped())) {
             Done::Ops(answers) if answers.len() == names.len() => answers,
             // The leader of the batch panicked, and answered for all as for itself.
-            Done::Ops(_) | Done::Repair(_) => stopped(),
+            Done::Op(_) | Done::Ops(_) | Done::Repair(_) => stopped(),
         }
     }
 
@@ -262,7 +269,7 @@ impl Collection {
     pub fn repair(&self) -> Result<Repair> {
         match self.submit(Work::Repair, || Done::Repair(Err(self.stopped("repair")))) {
             Done::Repair(repair) => repair,
-            Done::Ops(_) => Err(self.stopped("repair")),
+            Done::Op(_) | Done::Ops(_) => Err(self.stopped("repair")),
         }
     }
 

@@ -37,33 +37,41 @@ impl Collection {
     /// Does what waits: all operations between two repairs as one batch, so nearly always all of them.
     fn commit(&self, waiting: Vec<Work>) -> Vec<Done> {
         let mut done = Vec::with_capacity(waiting.len());
-        let mut groups = Vec::new();
+        let mut batch = Batch::default();
         for work in waiting {
             match work {
-                Work::Ops(ops) => groups.push(ops),
+                Work::Op(op) => {
+                    batch.ops.push(op);
+                    batch.owners.push(Owner::One);
+                }
+                Work::Ops(ops) => {
+                    batch.owners.push(Owner::Many(ops.len()));
+                    batch.ops.extend(ops);
+                }
                 Work::Repair => {
-                    done.extend(self.commit_ops(std::mem::take(&mut groups)));
+                    self.commit_batch(std::mem::take(&mut batch), &mut done);
                     done.push(Done::Repair(self.until_steady(|| self.attempt_repair())));
                 }
             }
         }
-        done.extend(self.commit_ops(groups));
+        self.commit_batch(batch, &mut done);
         done
     }
 
     /// Does a batch. Every operation gets its own answer; a failure of the disk is the answer of all.
-    fn commit_ops(&self, groups: Vec<Vec<Op>>) -> Vec<Done> {
-        let lens: Vec<usize> = groups.iter().map(Vec::len).collect();
-        let batch: Vec<Op> = groups.into_iter().flatten().collect();
-        if batch.is_empty() {
-            return Vec::new();
+    fn commit_batch(&self, batch: Batch, done: &mut Vec<Done>) {
+        if batch.owners.is_empty() {
+            return;
         }
-        let answers = match self.until_steady(|| self.attempt(&batch)) {
+        let answers = match self.until_steady(|| self.attempt(&batch.ops)) {
             Ok(answers) => answers,
-            Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
+            Err(error) => batch.ops.iter().map(|_| Err(error.clone())).collect(),
         };
         let mut answers = answers.into_iter();
-        lens.into_iter().map(|len| Done::Ops(answers.by_ref().take(len).collect())).collect()
+        done.extend(batch.owners.into_iter().map(|owner| match owner {
+            Owner::One => Done::Op(answers.next().unwrap_or_else(|| Err(self.stopped("write")))),
+            Owner::Many(len) => Done::Ops(answers.by_ref().take(len).collect()),
+        }));
     }
 
     /// Repeats an attempt that found the file changed under it.
@@ -702,6 +710,19 @@ struct Writing<'a> {
     stat: Stat,
     durable: Durable,
     after: After,
+}
+
+/// Operations that are done together, and how many each caller brought.
+#[derive(Default)]
+struct Batch {
+    ops: Vec<Op>,
+    owners: Vec<Owner>,
+}
+
+/// A caller.
+enum Owner {
+    One,
+    Many(usize),
 }
 
 /// How an append ended.
