@@ -6,5 +6,6 @@ mod crash;
 mod faults;
 mod fuzz;
 mod model;
+mod odd_storage;
 mod processes;
 mod real_disk;

@@ -9,7 +9,7 @@ use linekeep_engine::{
 use linekeep_tests::process::binary;
 
 /// Says why a test is not run, or fails where it must run.
-fn skip(what: &str, require: &str) {
+pub(crate) fn skip(what: &str, require: &str) {
     assert!(std::env::var_os(require).is_none_or(|value| value != "1"), "{what}, and {require}=1 demands it");
     linekeep_tests::process::tell(&format!("skipped: {what}"));
 }

@@ -124,7 +124,8 @@ pub trait DiskFile: Send {
     fn try_lock(&mut self) -> io::Result<bool>;
     /// Releases the lock, where there is one.
     fn unlock(&mut self) -> io::Result<()>;
-    /// Gives the file the permission bits of another, and its owner as far as this process may.
+    /// Gives the file the permission bits of another, and its owner as far as this process may. `Unsupported` where the
+    /// file system has no permission bits to set.
     fn set_access(&mut self, like: &Stat) -> io::Result<()>;
 }
 
@@ -147,7 +148,10 @@ mod real {
     /// Names what a file system cannot do as such; `also` are the answers that mean it for this call besides.
     fn unsupported(error: io::Error, also: &[Errno]) -> io::Error {
         match Errno::from_io_error(&error) {
-            Some(errno) if [Errno::NOSYS, Errno::OPNOTSUPP].contains(&errno) || also.contains(&errno) => {
+            Some(errno)
+                if [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOTTY].contains(&errno)
+                    || also.contains(&errno) =>
+            {
                 io::Error::new(io::ErrorKind::Unsupported, error)
             }
             Some(_) | None => error,
@@ -210,6 +214,10 @@ mod real {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
             use rustix::fs::{CWD, RenameFlags, renameat_with};
+            // Older Androids kill a process for this call, so it cannot be tried. The static build runs there too.
+            if cfg!(target_os = "android") || std::env::var_os("ANDROID_ROOT").is_some() {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
             renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)
                 .map_err(|error| unsupported(error.into(), &[Errno::INVAL, Errno::PERM]))
         }
@@ -312,12 +320,13 @@ mod real {
             match fs4::FileExt::try_lock(self) {
                 Ok(()) => Ok(true),
                 Err(fs4::TryLockError::WouldBlock) => Ok(false),
-                Err(fs4::TryLockError::Error(error)) => Err(unsupported(error, &[Errno::PERM])),
+                Err(fs4::TryLockError::Error(error)) => Err(unsupported(error, &[Errno::PERM, Errno::INVAL])),
             }
         }
 
         fn unlock(&mut self) -> io::Result<()> {
-            match fs4::FileExt::unlock(self).map_err(|error| unsupported(error, &[Errno::PERM])) {
+            match fs4::FileExt::unlock(self).map_err(|error| unsupported(error, &[Errno::PERM, Errno::INVAL]))
+            {
                 // What has no locks holds none.
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
                 other => other,
@@ -325,21 +334,20 @@ mod real {
         }
 
         fn set_access(&mut self, like: &Stat) -> io::Result<()> {
+            // Where all files have one mode and one owner (FAT, shared storage of a phone) there is nothing to keep.
+            let refused = |error: io::Error| unsupported(error, &[Errno::PERM, Errno::ACCESS, Errno::INVAL]);
             let now = DiskFile::stat(self)?;
             if now.owner != like.owner {
                 // Only the superuser may: without this, an edit by root would lock a gateway out of its own file.
                 let owner = Some(rustix::fs::Uid::from_raw(like.owner.0));
                 let group = Some(rustix::fs::Gid::from_raw(like.owner.1));
-                match rustix::fs::fchown(&*self, owner, group) {
-                    Ok(()) | Err(rustix::io::Errno::PERM | rustix::io::Errno::OPNOTSUPP) => {}
-                    Err(error) => return Err(error.into()),
+                match rustix::fs::fchown(&*self, owner, group).map_err(|error| refused(error.into())) {
+                    // Who is not the superuser is refused each time, and that is all right.
+                    Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+                    other => other?,
                 }
             }
-            // Where all files have one mode (FAT, shared storage of a phone) there is nothing to keep.
-            match self.set_permissions(fs::Permissions::from_mode(like.mode)) {
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-                other => other,
-            }
+            self.set_permissions(fs::Permissions::from_mode(like.mode)).map_err(refused)
         }
     }
 }

@@ -45,8 +45,37 @@ pub(crate) struct StoreInner {
     suspects_len: AtomicUsize,
     /// The collections whose files are kept open, the longest open first; some may have closed theirs.
     kept_open: Mutex<VecDeque<Weak<Shared>>>,
-    noticed_no_locks: AtomicBool,
-    noticed_no_folder_sync: AtomicBool,
+    /// What the file system turned out to lack, each told once.
+    noticed: [AtomicBool; Lack::COUNT],
+}
+
+/// What a file system may lack. Shared storage of a phone lacks all of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lack {
+    Locks,
+    FolderSync,
+    Exchange,
+    Access,
+}
+
+impl Lack {
+    const COUNT: usize = 4;
+
+    fn consequence(self) -> &'static str {
+        match self {
+            Self::Locks => "this file system has no locks: only one process may write to it at a time",
+            Self::FolderSync => {
+                "this file system does not sync folders: a power cut may undo the newest replacement of a file"
+            }
+            Self::Exchange => {
+                "this file system cannot exchange two names: a save by another program within a moment of a \
+                 replacement may be overwritten"
+            }
+            Self::Access => {
+                "this file system keeps no permission bits: a replaced file gets those of a new one"
+            }
+        }
+    }
 }
 
 /// What is shared by the handles of each path.
@@ -92,8 +121,7 @@ impl Store {
             suspects: Mutex::new(HashSet::new()),
             suspects_len: AtomicUsize::new(0),
             kept_open: Mutex::new(VecDeque::new()),
-            noticed_no_locks: AtomicBool::new(false),
-            noticed_no_folder_sync: AtomicBool::new(false),
+            noticed: [const { AtomicBool::new(false) }; Lack::COUNT],
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -277,23 +305,10 @@ impl StoreInner {
         }
     }
 
-    pub(crate) fn notice_no_locks(&self, path: &Path, error: &io::Error) {
-        if !self.noticed_no_locks.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                path = %path.display(),
-                %error,
-                "this file system has no locks: only one process may write to it at a time"
-            );
-        }
-    }
-
-    pub(crate) fn notice_no_folder_sync(&self, path: &Path, error: &io::Error) {
-        if !self.noticed_no_folder_sync.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                path = %path.display(),
-                %error,
-                "this file system does not sync folders: a power cut may undo the newest replacement of a file"
-            );
+    /// Tells, once a store, that the file system lacks something.
+    pub(crate) fn notice(&self, lack: Lack, path: &Path, error: &io::Error) {
+        if !self.noticed[lack as usize].swap(true, Ordering::Relaxed) {
+            tracing::warn!(path = %path.display(), %error, "{}", lack.consequence());
         }
     }
 }

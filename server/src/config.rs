@@ -23,10 +23,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use rustix::{
-    fs::{CWD, OFlags, RenameFlags, renameat_with},
-    io::Errno,
-};
+use rustix::{fs::OFlags, io::Errno};
 use serde_json::{Map, Value, json};
 
 use crate::{error::with_causes, excerpt::excerpt, signature::Signature};
@@ -265,30 +262,72 @@ impl Config {
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let temp = Temp(folder.join(format!(".config.json.{:016x}.tmp", u64::from_ne_bytes(random))));
         // The mode is given with the creation, so there is no moment in which others can read it.
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp.0)?;
-        file.write_all(format!("{content:#}\n").as_bytes())?;
+        let text = format!("{content:#}\n");
         // ORDER: the bytes are durable before the name is there, and the name before this returns.
-        file.sync_all()?;
-        move_to_free_name(&temp.0, path)?;
-        fs::File::open(folder)?.sync_all()
+        write_private(&temp.0, &text)?;
+        match fs::hard_link(&temp.0, path) {
+            Ok(()) => {}
+            // Shared storage of a phone, FAT, and some sandboxes have no links: the file is written under its name.
+            Err(error) if is_refused(&error) => {
+                // Created by nobody else, so it may go again when it cannot be written.
+                let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+                let half = Temp(path.to_path_buf());
+                file.write_all(text.as_bytes())?;
+                file.sync_all()?;
+                half.keep();
+            }
+            Err(error) => return Err(error),
+        }
+        match fs::File::open(folder)?.sync_all() {
+            Err(error) if is_refused(&error) => {
+                tracing::warn!(
+                    path = %folder.display(),
+                    %error,
+                    "this file system does not sync folders: a power cut may take config.json back"
+                );
+                Ok(())
+            }
+            other => other,
+        }
     }
 }
 
-/// Gives a file another name in one step, if that name is free. Where the system cannot rename like that, the file is
-/// linked there, and its first name goes with [`Temp`].
-fn move_to_free_name(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(()),
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => fs::hard_link(from, to),
-        Err(error) => Err(error.into()),
-    }
+/// Writes a new file that only its owner can read. The mode is given with the creation, so there is no moment in which
+/// others can read it.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }
 
-/// A file that goes away again unless it was renamed.
+/// Whether a file system says that it has no such call.
+fn is_refused(error: &io::Error) -> bool {
+    let refusals = [
+        Errno::NOSYS,
+        Errno::OPNOTSUPP,
+        Errno::NOTTY,
+        Errno::INVAL,
+        Errno::PERM,
+        Errno::ACCESS,
+        Errno::MLINK,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| refusals.contains(&errno))
+}
+
+/// A file that goes away again unless it is kept.
 struct Temp(PathBuf);
+
+impl Temp {
+    fn keep(mut self) {
+        self.0 = PathBuf::new();
+    }
+}
 
 impl Drop for Temp {
     fn drop(&mut self) {
+        if self.0.as_os_str().is_empty() {
+            return;
+        }
         match fs::remove_file(&self.0) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -20,6 +20,7 @@ use crate::image::Image;
 use crate::op::{Op, Outcome};
 use crate::options::Durability;
 use crate::repair::{self, Repair};
+use crate::store::Lack;
 use crate::sync::lock;
 use crate::system;
 
@@ -284,7 +285,7 @@ impl Collection {
             Ok(locked) => Ok(locked),
             // Some file systems have no locks (shared storage of a phone, old network mounts).
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                self.store.notice_no_locks(&self.shared.path, &error);
+                self.store.notice(Lack::Locks, &self.shared.path, &error);
                 Ok(true)
             }
             Err(error) => Err(self.io("lock")(error)),
@@ -482,7 +483,12 @@ impl Collection {
             return Err(Error::Busy { operation: "lock", path: temp_path.clone(), reason });
         }
         write_pieces(&mut *temp, rewrite.pieces(writing.image().bytes())).map_err(failed("write"))?;
-        temp.set_access(&writing.stat).map_err(failed("set mode"))?;
+        match temp.set_access(&writing.stat) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.store.notice(Lack::Access, &self.shared.path, &error);
+            }
+            other => other.map_err(failed("set mode"))?,
+        }
         // ORDER: the new bytes are on stable storage before the name points at them, whatever the durability: without
         // it a power cut could leave an empty file in the place of records that were safe for years.
         temp.sync().map_err(failed("sync"))?;
@@ -534,6 +540,7 @@ impl Collection {
         match disk.exchange(guard.path, &self.shared.path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.store.notice(Lack::Exchange, &self.shared.path, &error);
                 if !self.holds(file, writing.image())? || self.look()? != Some(writing.stat) {
                     return Ok(false);
                 }
@@ -601,7 +608,7 @@ impl Collection {
             Ok(()) => Ok(()),
             // Shared storage of a phone does not sync folders.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                self.store.notice_no_folder_sync(folder, &error);
+                self.store.notice(Lack::FolderSync, folder, &error);
                 Ok(())
             }
             Err(error) => Err(Error::io("sync", folder, error)),
