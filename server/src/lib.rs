@@ -26,6 +26,7 @@ pub mod state;
 
 pub mod apps;
 pub mod http;
+pub mod upstream;
 
 pub mod shutdown;
 pub mod telemetry;

@@ -107,8 +107,10 @@ pub struct Manifest {
 /// `server`: where an app's http actions go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// `baseUrl`: `http://` or `https://`, with a host and without credentials.
+    /// `baseUrl`: `http://` or `https://`, with a host, without credentials, query and fragment.
     pub base_url: String,
+    /// A declared `auth`. Loading refuses it, so only a manifest made by hand has one; its http actions answer 501.
+    pub auth: Option<Value>,
 }
 
 /// One declared action.
@@ -409,7 +411,7 @@ fn server(root: &Map<String, Value>, reasons: &mut Vec<String>) -> Option<Server
         }
     };
     match check_base_url(base_url) {
-        Ok(()) => Some(Server { base_url: base_url.to_owned() }),
+        Ok(()) => Some(Server { base_url: base_url.to_owned(), auth: None }),
         Err(reason) => {
             // What stands beside an '@' may be a password.
             let got =
@@ -420,7 +422,8 @@ fn server(root: &Map<String, Value>, reasons: &mut Vec<String>) -> Option<Server
     }
 }
 
-/// Whether a text is a http(s) URL with a host, at most a port, and no credentials.
+/// Whether a text is a http(s) URL with a host, at most a port, no credentials, and nothing that an action's path could
+/// not be added to.
 fn check_base_url(url: &str) -> Result<(), &'static str> {
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return Err("must start with http:// or https://");
@@ -428,6 +431,9 @@ fn check_base_url(url: &str) -> Result<(), &'static str> {
     let authority = url.split(['/', '?', '#']).nth(2).unwrap_or_default();
     if authority.contains('@') {
         return Err("must not carry a user or a password");
+    }
+    if url.contains(['?', '#']) {
+        return Err("must not have a query or a fragment");
     }
     let parsed = url.parse::<Uri>().ok().and_then(|uri| uri.into_parts().authority);
     let Some(parsed) = parsed.filter(|parsed| !parsed.host().is_empty() && parsed.as_str() == authority)
@@ -880,6 +886,12 @@ mod tests {
         ];
         for (server, expected) in cases {
             refused(json!({ "server": server }), &[expected]);
+        }
+        for url in ["http://h/a?b=1", "http://h?", "http://h/#part"] {
+            refused(
+                json!({"server": {"baseUrl": url}}),
+                &[&format!("app.json: server.baseUrl must not have a query or a fragment (got {url})")],
+            );
         }
         for url in [
             "http:///x",

@@ -200,7 +200,13 @@ impl App {
                 let request = Authorized::new(&state.tokens, &credentials, &slug)?;
                 let raw_params = target.raw_value("params").unwrap_or_default().to_owned();
                 let reach = if *method == Method::HEAD { Reach::Queries } else { Reach::All };
-                self.jobs.run(move || actions::run(&state, &request, &name, &raw_params, reach)).await
+                let upstream = state.upstream.clone();
+                let started = self
+                    .jobs
+                    .run(move || actions::start(&state, &request, &name, &raw_params, reach))
+                    .await?;
+                // Waiting for a network holds no thread.
+                actions::run(started, &upstream).await
             }
             Route::AppFile { slug, token, rel } => {
                 credentials.path_token = token;
