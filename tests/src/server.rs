@@ -35,6 +35,7 @@ pub struct Workspace {
     folder: TempDir,
     secret: String,
     apps_config: Value,
+    security_config: Value,
     log_level: Option<String>,
     open_files_max: Option<u64>,
 }
@@ -49,6 +50,7 @@ impl Workspace {
             folder,
             secret: SECRET.to_owned(),
             apps_config: json!({}),
+            security_config: json!({}),
             log_level: None,
             open_files_max: None,
         };
@@ -86,6 +88,12 @@ impl Workspace {
         self
     }
 
+    /// Sets the `security` section of config.json.
+    pub fn security_config(mut self, section: Value) -> Self {
+        self.security_config = section;
+        self
+    }
+
     /// Sets the install secret.
     pub fn secret(mut self, secret: &str) -> Self {
         secret.clone_into(&mut self.secret);
@@ -116,7 +124,11 @@ impl Workspace {
 
     /// Writes config.json as it is set.
     fn write_config(&self) {
-        let config = json!({"websocket": {"tokenIssueSecret": self.secret}, "apps": self.apps_config});
+        let config = json!({
+            "websocket": {"tokenIssueSecret": self.secret},
+            "apps": self.apps_config,
+            "security": self.security_config,
+        });
         write(&self.folder.path().join("workspace/config.json"), config.to_string().as_bytes());
     }
 

@@ -231,7 +231,13 @@ async fn a_server_that_is_not_there_or_has_no_tls_is_a_failure() {
     let failure = upstream(&["127.0.0.1"]).ask(plan_of(format!("http://127.0.0.1:{port}")), LIMIT).await;
     assert_eq!(failure.unwrap_err().to_string(), "request to app server failed: connection refused");
 
-    let (port, serving) = serve(b"HTTP/1.1 400 Bad Request\r\n\r\n\r\n\r\n".to_vec(), b"").await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        stream.flush().await.unwrap();
+    });
     let failure = upstream(&["127.0.0.1"]).ask(plan_of(format!("https://127.0.0.1:{port}")), LIMIT).await;
     let failure = failure.unwrap_err().to_string();
     assert!(failure.starts_with("request to app server failed: no TLS connection: "), "{failure}");
