@@ -248,7 +248,7 @@ fn an_answer_over_the_limit_is_502_and_one_at_it_passes() {
     let endless = UpstreamServer::with(|_, stream| {
         let mut sent = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
         while sent.is_ok() {
-            sent = stream.write_all(&[b'a'; 65_536]);
+            sent = stream.write_all(&[b'a'; 16_384]);
         }
     });
     assert_eq!(gateway(&endless.url()).action("far", "get", r#"{"id":"1"}"#).error(502), error);

@@ -11,3 +11,4 @@ mod damage;
 mod http_actions;
 mod manifests;
 mod values;
+mod views;

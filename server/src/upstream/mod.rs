@@ -1,6 +1,6 @@
 //! Asking an app's own server: the only place where the gateway opens a connection.
 //!
-//! The way of an exchange: [`request`] builds what is asked from the action and its parameters, [`target`] turns the
+//! Two ask: http actions, and external views ([`view`]). The way of an exchange of a http action: [`request`] builds what is asked from the action and its parameters, [`target`] turns the
 //! server's host into a connection to an address that [`policy`] has judged, and [`reply`] reads the answer within
 //! bounds. hyper's client over a connection of our own, not a client library with a pool: the judged address must be
 //! the one connected to, and redirects, cookies, proxy variables and retries must not exist rather than be switched
@@ -11,7 +11,7 @@
 //! answer ([`reply::BODY_BYTES_MAX`]); [`WIRE_BYTES_MAX`] bytes read from the connection, whatever they are;
 //! [`HEAD_BYTES_MAX`] bytes and [`HEADERS_MAX`] fields of its head.
 //!
-//! Invariants: nothing of the caller's request but the parameters goes out, and nothing of the answer but status and
+//! Invariants, for http actions: nothing of the caller's request but the parameters goes out, and nothing of the answer but status and
 //! body comes back; a redirect is an answer like any other; no URL is logged.
 //!
 //! Left out on purpose: credentials for an app's server (seed: not supported yet), servers with certificates of a
@@ -56,11 +56,13 @@ pub mod policy;
 pub mod reply;
 pub mod request;
 pub mod target;
+pub mod view;
 
 pub use policy::{Cidr, TargetPolicy};
 pub use reply::Reply;
 pub use request::{Base, Plan};
 pub use target::{Resolve, SystemResolver};
+pub use view::{ViewBody, ViewReply, ViewRequest};
 
 use reply::Collector;
 use target::Host;
@@ -92,6 +94,9 @@ pub enum Failure {
     /// [`EXCHANGES_MAX`] are under way.
     #[error("{EXCHANGES_MAX} requests to app servers are under way already, try again")]
     Busy,
+    /// [`view::VIEWS_MAX`] are under way.
+    #[error("{} answers of external views are under way already, try again", view::VIEWS_MAX)]
+    ViewsBusy,
     /// The answer is larger than [`reply::BODY_BYTES_MAX`].
     #[error("server response exceeds {} bytes", reply::BODY_BYTES_MAX)]
     TooLarge,
@@ -104,7 +109,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    fn io(error: io::Error) -> Self {
+    fn io(error: &io::Error) -> Self {
         tracing::debug!(%error, "no connection to an app's server");
         Self::Upstream(error.kind().to_string())
     }
@@ -123,7 +128,7 @@ impl From<Failure> for ApiError {
             Failure::Invalid(_) => Self::invalid(message),
             Failure::Blocked(_) => Self::forbidden(message),
             Failure::Credentials => Self::not_implemented(message),
-            Failure::Busy => Self::busy(message),
+            Failure::Busy | Failure::ViewsBusy => Self::busy(message),
             Failure::TooLarge | Failure::TimedOut(_) | Failure::Upstream(_) => Self::bad_gateway(message),
         }
     }
@@ -136,6 +141,7 @@ pub struct Upstream {
     resolver: Arc<dyn Resolve>,
     tls: Arc<ClientConfig>,
     slots: Arc<Semaphore>,
+    views: Arc<Semaphore>,
 }
 
 impl Upstream {
@@ -153,19 +159,18 @@ impl Upstream {
             resolver,
             tls: Arc::new(tls),
             slots: Arc::new(Semaphore::new(EXCHANGES_MAX)),
+            views: Arc::new(Semaphore::new(view::VIEWS_MAX)),
         }
     }
 
     /// Asks, and reads the answer. `limit` is the time for all of it.
     ///
     /// # Errors
-    /// Every [`Failure`] but [`Failure::Invalid`] and [`Failure::Credentials`].
+    /// [`Failure::Blocked`], [`Failure::Busy`], and the three of an answer that cannot be used.
     pub async fn ask(&self, plan: Plan, limit: Duration) -> Result<Reply, Failure> {
         let _slot = self.slots.try_acquire().map_err(|_full| Failure::Busy)?;
         let deadline = Instant::now() + limit;
-        timeout_at(deadline, self.exchange(plan, deadline))
-            .await
-            .unwrap_or_else(|_elapsed| Err(Failure::TimedOut(limit)))
+        timeout_at(deadline, self.exchange(plan, deadline)).await.unwrap_or(Err(Failure::TimedOut(limit)))
     }
 
     async fn exchange(&self, plan: Plan, deadline: Instant) -> Result<Reply, Failure> {
@@ -230,7 +235,7 @@ async fn send(
         .await
         .map_err(|error| Failure::http(&error))?;
     connection.spawn(async move {
-        if let Err(error) = driver.await {
+        if let Err(error) = driver.with_upgrades().await {
             tracing::debug!(%error, "a connection to an app's server ended early");
         }
     });

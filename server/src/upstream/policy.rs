@@ -141,7 +141,7 @@ fn carried(segments: [u16; 8]) -> [Option<Ipv4Addr>; 2] {
     let last = v4(segments[6], segments[7]);
     match segments {
         // Compatible (RFC 4291), translated (RFC 2765), NAT64 (RFC 6052).
-        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => [last, None],
+        [0, 0, 0, 0, 0 | 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => [last, None],
         // 6to4 (RFC 3056).
         [0x2002, high, low, ..] => [v4(high, low), isatap(segments)],
         // Teredo (RFC 4380): the server as it is, the client with every bit turned over.

@@ -213,7 +213,9 @@ fn add_query(target: &mut String, params: &Fields) {
     let mut add = |key: &str, json: &str| {
         let value = if json == "null" { String::new() } else { text(json) };
         let form = |text: &str| utf8_percent_encode(text, FORM).to_string().replace("%20", "+");
-        target.push_str(&format!("{separator}{}={}", form(key), form(&value)));
+        for piece in [separator, &form(key), "=", &form(&value)] {
+            target.push_str(piece);
+        }
         separator = "&";
     };
     for (key, json) in params.iter() {

@@ -190,14 +190,14 @@ pub(super) async fn connect(targets: &[SocketAddr], deadline: Instant) -> Result
         let until = now + deadline.saturating_duration_since(now) / left;
         match timeout_at(until, TcpStream::connect(target)).await {
             Ok(Ok(stream)) => {
-                stream.set_nodelay(true).map_err(Failure::io)?;
+                stream.set_nodelay(true).map_err(|error| Failure::io(&error))?;
                 return Ok(stream);
             }
             Ok(Err(error)) => last = error,
             Err(_elapsed) => last = io::ErrorKind::TimedOut.into(),
         }
     }
-    Err(Failure::io(last))
+    Err(Failure::io(&last))
 }
 
 #[cfg(test)]
