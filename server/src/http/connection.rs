@@ -64,14 +64,11 @@ pub async fn serve(listener: TcpListener, app: App, mut shutdown: Shutdown) {
                 let mut drains = draining.subscribe();
                 connections.spawn(async move {
                     let mut connection = std::pin::pin!(connection);
+                    // An error of the wait means that the sender, which says it, is gone: the same.
+                    let told = async { drop(drains.wait_for(|drains| *drains).await) };
                     let ended = tokio::select! {
-                        ended = connection.as_mut() => Some(ended),
-                        // An error means that the sender, which says it, is gone: the same.
-                        _ = drains.wait_for(|drains| *drains) => None,
-                    };
-                    let ended = match ended {
-                        Some(ended) => ended,
-                        None => {
+                        ended = connection.as_mut() => ended,
+                        () = told => {
                             connection.as_mut().graceful_shutdown();
                             connection.await
                         }

@@ -48,12 +48,12 @@ use tokio::{
 use super::{Base, Failure, Upstream, send};
 use crate::apps::{Slug, Tokens};
 
-/// Answers and WebSockets of views under way at once.
+/// Answers and open `WebSocket`s of views at once.
 pub const VIEWS_MAX: usize = 128;
 /// Bytes of a request's body.
 pub const UPLOAD_BYTES_MAX: usize = 1024 * 1024;
 /// How long an answer or a WebSocket may be silent.
-pub const IDLE_MAX: Duration = Duration::from_secs(300);
+pub const IDLE_MAX: Duration = Duration::from_mins(5);
 
 /// Headers of a connection, not of a message (RFC 9110 7.6.1), besides those that `Connection` names.
 const HOP_BY_HOP: &[&str] = &[
