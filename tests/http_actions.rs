@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use flate2::{Compression, write::GzEncoder};
 use linekeep_tests::server::action_target;
 use linekeep_tests::upstream::UpstreamServer;
 use linekeep_tests::{Reply, TestServer, Workspace};
@@ -230,11 +231,58 @@ fn a_range_of_the_owner_opens_just_that() {
 
 #[test]
 fn proxy_variables_are_not_looked_at() {
-    // The gateway inherits the environment of the tests: the point is that nothing in it is read, so the request must
-    // reach the server itself. A proxy would get the absolute form.
+    let proxy = UpstreamServer::fixed(ok("text/plain", "through the proxy"));
     let upstream = UpstreamServer::fixed(ok("text/plain", "direct"));
-    assert_eq!(exchange(&gateway(&upstream.url()).action("far", "get", r#"{"id":"1"}"#))["data"], "direct");
+    let mut workspace = workspace(&upstream.url());
+    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        workspace = workspace.variable(name, &proxy.url());
+    }
+    let server = workspace.serve();
+    assert_eq!(exchange(&server.action("far", "get", r#"{"id":"1"}"#))["data"], "direct");
     assert!(upstream.request().starts_with("GET /things/1 HTTP/1.1\r\n"));
+    assert_eq!(proxy.requests(), [""; 0]);
+}
+
+#[test]
+fn what_a_server_sends_costs_no_more_memory_than_the_limit_allows() {
+    const SIZE: usize = 256 << 20;
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    for _ in 0..SIZE / 65_536 {
+        encoder.write_all(&vec![0; 65_536]).expect("a vector takes it");
+    }
+    let bomb = encoder.finish().expect("a vector takes it");
+    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n".to_vec();
+    answer.extend_from_slice(&bomb);
+    let endless = |piece: &'static [u8]| {
+        UpstreamServer::with(move |_, stream| {
+            let mut sent = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+            while sent.is_ok() {
+                sent = stream.write_all(piece);
+            }
+        })
+    };
+    let servers = [
+        UpstreamServer::fixed(answer),
+        endless(b"A: b\r\n"),
+        endless(b"\r\nbody body body body body body body body"),
+        UpstreamServer::with(|_, stream| {
+            while stream.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n").is_ok() {}
+        }),
+    ];
+    let mut workspace = Workspace::new().security_config(json!({"ssrfWhitelist": ["127.0.0.0/8"]}));
+    for (index, upstream) in servers.iter().enumerate() {
+        workspace = workspace.app(&format!("a{index}"), &manifest(&upstream.url()));
+    }
+    let server = workspace.serve();
+    let Some(before) = server.memory_peak_bytes() else { return };
+    for round in 0..5 {
+        for index in 0..servers.len() {
+            let error = server.action(&format!("a{index}"), "get", r#"{"id":"1"}"#).error(502);
+            assert!(!error.contains("within"), "round {round}, server {index}: {error}");
+        }
+    }
+    let grown = server.memory_peak_bytes().map(|peak| peak - before);
+    assert!(grown.is_some_and(|grown| grown < 24 << 20), "grown by {grown:?} bytes");
 }
 
 #[test]

@@ -77,6 +77,8 @@ where
     if !METHODS.split(", ").any(|method| method == head.method.as_str()) {
         return Err(ApiError::method_not_allowed());
     }
+    // ORDER: the place comes before the body, so that bodies in memory are as many as there are places.
+    let slot = state.upstream.view_slot()?;
     let path = head.uri.path();
     let (prefix, rest) = path.split_at(end_of_segments(path, view.segments));
     let request = ViewRequest {
@@ -89,7 +91,7 @@ where
         body: collect(body, view.limit).await?,
         upgrade,
     };
-    let reply = state.upstream.view(view.base, request, &state.tokens, view.limit).await?;
+    let reply = state.upstream.view(slot, view.base, request, &state.tokens, view.limit).await?;
     let mut answer = Response::new(reply.body);
     *answer.status_mut() = reply.status;
     *answer.headers_mut() = reply.headers;

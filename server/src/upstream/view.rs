@@ -150,18 +150,26 @@ pub struct ViewReply {
 }
 
 impl Upstream {
+    /// A place among the views, to be taken before a request's body is held in memory.
+    ///
+    /// # Errors
+    /// [`Failure::ViewsBusy`] when there are [`VIEWS_MAX`].
+    pub fn view_slot(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        Arc::clone(&self.views).try_acquire_owned().map_err(|_full| Failure::ViewsBusy)
+    }
+
     /// Asks the app's server for a part of its interface. `limit` is the time until the head of the answer.
     ///
     /// # Errors
     /// [`Failure`]: [`Failure::Blocked`] also for a path that climbs.
     pub async fn view(
         &self,
+        slot: OwnedSemaphorePermit,
         base: Base,
         request: ViewRequest,
         tokens: &Tokens,
         limit: Duration,
     ) -> Result<ViewReply, Failure> {
-        let slot = Arc::clone(&self.views).try_acquire_owned().map_err(|_full| Failure::ViewsBusy)?;
         let deadline = Instant::now() + limit;
         timeout_at(deadline, self.start_view(base, request, tokens, slot, deadline))
             .await
