@@ -148,16 +148,10 @@ impl Upstream {
     /// A client that connects to what `policy` lets pass of the addresses that `resolver` gives.
     pub fn new(policy: TargetPolicy, resolver: Arc<dyn Resolve>) -> Self {
         let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-        let mut tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring has the cipher suites of TLS 1.2 and 1.3")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self {
             policy: Arc::new(policy),
             resolver,
-            tls: Arc::new(tls),
+            tls: Arc::new(tls_config(roots)),
             slots: Arc::new(Semaphore::new(EXCHANGES_MAX)),
             views: Arc::new(Semaphore::new(view::VIEWS_MAX)),
         }
@@ -220,6 +214,17 @@ impl Upstream {
         };
         Ok(Stream { io, left: WIRE_BYTES_MAX })
     }
+}
+
+/// TLS 1.2 and 1.3 with servers whose certificate one of the roots vouches for.
+fn tls_config(roots: RootCertStore) -> ClientConfig {
+    let mut tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has the cipher suites of TLS 1.2 and 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    tls
 }
 
 /// Sends a request and gives the head of the answer. The connection runs in `connection`.

@@ -310,3 +310,56 @@ async fn beyond_the_bound_the_answer_is_503_at_once() {
     waiting.shutdown().await;
     assert_eq!(upstream.slots.available_permits(), EXCHANGES_MAX);
 }
+
+#[tokio::test]
+async fn a_certificate_must_be_of_the_name_and_vouched_for() {
+    use tokio_rustls::{
+        TlsAcceptor,
+        rustls::{ServerConfig, pki_types::PrivateKeyDer},
+    };
+
+    let own = rcgen::generate_simple_self_signed(vec!["tls.test".to_owned()]).unwrap();
+    let certificate = own.cert.der().clone();
+    let key = PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serving = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let name = stream.get_ref().1.server_name().unwrap_or("no name").to_owned();
+            let mut head = [0; 4096];
+            let length = stream.read(&mut head).await.unwrap();
+            assert!(head[..length].ends_with(b"\r\n\r\n"));
+            stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{name}").as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+    });
+    let ask = async |name: &str, trusted: bool| {
+        let names = Names(Mutex::new(vec![vec![[127, 0, 0, 1].into()]]));
+        let mut upstream =
+            Upstream::new(TargetPolicy::new(vec!["127.0.0.1".parse().unwrap()]), Arc::new(names));
+        if trusted {
+            let mut roots = RootCertStore::empty();
+            roots.add(certificate.clone()).unwrap();
+            upstream.tls = Arc::new(tls_config(roots));
+        }
+        let plan = plan(&format!("https://{name}:{port}"), HttpMethod::Get, "/", "{}");
+        let reply = upstream.ask(plan, LIMIT).await.map_err(|failure| failure.to_string());
+        reply.map(|reply| String::from_utf8(reply.body).unwrap())
+    };
+    assert_eq!(ask("tls.test", true).await.unwrap(), "tls.test");
+    for (name, trusted) in [("tls.test", false), ("other.test", true), ("127.0.0.1", true)] {
+        let error = ask(name, trusted).await.unwrap_err();
+        let expected = "request to app server failed: no TLS connection: invalid peer certificate";
+        assert!(error.starts_with(expected), "{name}: {error}");
+    }
+    serving.abort();
+}
