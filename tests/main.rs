@@ -8,5 +8,7 @@ mod cli;
 mod connections;
 mod credentials;
 mod damage;
+mod http_actions;
 mod manifests;
 mod values;
+mod views;

@@ -19,14 +19,14 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use rustix::{fs::OFlags, io::Errno};
 use serde_json::{Map, Value, json};
 
-use crate::{error::with_causes, excerpt::excerpt, signature::Signature};
+use crate::{error::with_causes, excerpt::excerpt, signature::Signature, upstream::Cidr};
 
 /// Bytes of a configuration file beyond which it is not read.
 const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
@@ -37,6 +37,9 @@ const COLLECTION_BYTES_RANGE: RangeInclusive<u64> = 1..=64 << 20;
 /// What `apps.paramsMaxChars` may be; the upper end leaves room under the gateway's header limit.
 const PARAMS_CHARS_RANGE: RangeInclusive<u64> = 1..=32_768;
 
+/// What `apps.httpTimeoutS` may be, in seconds.
+const HTTP_TIMEOUT_RANGE: RangeInclusive<f64> = 1.0..=120.0;
+
 /// The whole configuration, as far as this version uses it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
@@ -44,6 +47,8 @@ pub struct Config {
     pub websocket: WebsocketConfig,
     /// `apps`: switches and limits of the mini-apps.
     pub apps: AppsConfig,
+    /// `security.ssrfWhitelist`: addresses that an app's server may have although they are blocked; read at start.
+    pub ssrf_allowed: Vec<Cidr>,
 }
 
 /// `websocket.*`: read at start.
@@ -66,6 +71,8 @@ pub struct AppsConfig {
     pub collection_bytes_max: u64,
     /// `paramsMaxChars`: characters `params` may have as it stands in the URL; default 6,000, from 1 to 32,768.
     pub params_chars_max: usize,
+    /// `httpTimeoutS`: how long an app's server may take, look-up and last byte included; default 20 s, from 1 to 120.
+    pub http_timeout: Duration,
 }
 
 /// The install secret. `Debug` does not show it.
@@ -133,7 +140,12 @@ impl WebsocketConfig {
 
 impl Default for AppsConfig {
     fn default() -> Self {
-        Self { enabled: true, collection_bytes_max: 5_000_000, params_chars_max: 6_000 }
+        Self {
+            enabled: true,
+            collection_bytes_max: 5_000_000,
+            params_chars_max: 6_000,
+            http_timeout: Duration::from_secs(20),
+        }
     }
 }
 
@@ -237,6 +249,11 @@ impl Config {
         if let Some(chars) = section.number("paramsMaxChars", &PARAMS_CHARS_RANGE)? {
             config.apps.params_chars_max = usize::try_from(chars).expect("the range ends at 32768");
         }
+        if let Some(seconds) = section.seconds("httpTimeoutS", &HTTP_TIMEOUT_RANGE)? {
+            config.apps.http_timeout = seconds;
+        }
+
+        config.ssrf_allowed = Section::of(path, &root, "security")?.ranges("ssrfWhitelist")?;
         Ok(config)
     }
 
@@ -397,6 +414,28 @@ impl<'a> Section<'a> {
         }
     }
 
+    fn seconds(&self, camel: &str, range: &RangeInclusive<f64>) -> Result<Option<Duration>, ConfigError> {
+        let Some((key, value)) = self.get(camel) else { return Ok(None) };
+        match value.as_f64() {
+            Some(seconds) if range.contains(&seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
+            _ => {
+                let allowed = format!("a number of seconds from {} to {}", range.start(), range.end());
+                Err(self.refuse(key, shown(value), allowed))
+            }
+        }
+    }
+
+    fn ranges(&self, camel: &str) -> Result<Vec<Cidr>, ConfigError> {
+        let Some((key, value)) = self.get(camel) else { return Ok(Vec::new()) };
+        let parse = |value: &Value| value.as_str().and_then(|text| text.parse().ok());
+        let allowed = "a list of address ranges like 127.0.0.0/8";
+        let Value::Array(values) = value else { return Err(self.refuse(key, shown(value), allowed)) };
+        values
+            .iter()
+            .map(|value| parse(value).ok_or_else(|| self.refuse(key, shown(value), allowed)))
+            .collect()
+    }
+
     fn number(&self, camel: &str, range: &RangeInclusive<u64>) -> Result<Option<u64>, ConfigError> {
         let Some((key, value)) = self.get(camel) else { return Ok(None) };
         match value.as_u64() {
@@ -519,7 +558,12 @@ mod tests {
         assert_eq!((config.websocket.host.as_str(), config.websocket.port), ("127.0.0.1", 8765));
         assert_eq!(
             config.apps,
-            AppsConfig { enabled: true, collection_bytes_max: 5_000_000, params_chars_max: 6_000 }
+            AppsConfig {
+                enabled: true,
+                collection_bytes_max: 5_000_000,
+                params_chars_max: 6_000,
+                http_timeout: Duration::from_secs(20)
+            }
         );
         assert!(config.websocket.secret.is_empty());
     }

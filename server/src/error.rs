@@ -54,6 +54,8 @@ constructors! {
     too_large = PAYLOAD_TOO_LARGE, "too_large";
     /// 501: declared, and not built yet.
     not_implemented = NOT_IMPLEMENTED, "not_implemented";
+    /// 502: an app's server gave nothing to use.
+    bad_gateway = BAD_GATEWAY, "bad_gateway";
     /// 503: switched off by configuration.
     disabled = SERVICE_UNAVAILABLE, "disabled";
     /// 503: held by someone else, worth another try.

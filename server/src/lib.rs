@@ -2,7 +2,8 @@
 //!
 //! A library, so that tests and embedders reach every part without a process or a socket; the `linekeep` binary
 //! is a thin shell over [`run`]. The way of a request: [`http`] (what was asked, and by whom) → [`apps`] (what an
-//! app is, which action, are the parameters right) → the engine (`linekeep-engine`: files and JSON). Nothing in
+//! app is, which action, are the parameters right) → the engine (`linekeep-engine`: files and JSON), or [`upstream`] (an
+//! app's own server). Nothing in
 //! [`apps`] knows who called, so a command line, a socket or a tool can call the same functions.
 //!
 //! Runs on Unix (Linux, Android, macOS): file identity and modes are Unix ones.
@@ -26,6 +27,7 @@ pub mod state;
 
 pub mod apps;
 pub mod http;
+pub mod upstream;
 
 pub mod shutdown;
 pub mod telemetry;

@@ -6,7 +6,10 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use linekeep_engine::{Options, Store};
@@ -15,6 +18,7 @@ use crate::{
     apps::{Apps, Tokens},
     config::{AppsConfig, Config, ConfigError, LiveApps},
     init::create_folder,
+    upstream::{SystemResolver, TargetPolicy, Upstream},
 };
 
 /// The folder in a data directory that holds config.json and the apps.
@@ -43,6 +47,8 @@ pub struct State {
     pub apps: Apps,
     /// The credentials.
     pub tokens: Tokens,
+    /// The client of the apps' servers.
+    pub upstream: Upstream,
     live: LiveApps,
     store: Store,
     /// The size cap last given to the store.
@@ -83,6 +89,10 @@ impl State {
             .map_err(OpenError::Store)?;
         Ok(Self {
             tokens: Tokens::new(config.websocket.secret.clone()),
+            upstream: Upstream::new(
+                TargetPolicy::new(config.ssrf_allowed.clone()),
+                Arc::new(SystemResolver::default()),
+            ),
             live: LiveApps::new(config_path, config.apps.clone()),
             apps: Apps::new(root),
             store,

@@ -13,6 +13,7 @@ pub mod model;
 pub mod process;
 pub mod server;
 pub mod sim;
+pub mod upstream;
 
 pub use http::{Connection, Reply};
 pub use process::{Cli, Finished};

@@ -35,8 +35,10 @@ pub struct Workspace {
     folder: TempDir,
     secret: String,
     apps_config: Value,
+    security_config: Value,
     log_level: Option<String>,
     open_files_max: Option<u64>,
+    environment: Vec<(String, String)>,
 }
 
 #[expect(clippy::new_without_default, reason = "it makes a folder")]
@@ -49,8 +51,10 @@ impl Workspace {
             folder,
             secret: SECRET.to_owned(),
             apps_config: json!({}),
+            security_config: json!({}),
             log_level: None,
             open_files_max: None,
+            environment: Vec::new(),
         };
         fs::create_dir_all(workspace.path("")).expect("a folder can be made");
         workspace
@@ -86,6 +90,12 @@ impl Workspace {
         self
     }
 
+    /// Sets the `security` section of config.json.
+    pub fn security_config(mut self, section: Value) -> Self {
+        self.security_config = section;
+        self
+    }
+
     /// Sets the install secret.
     pub fn secret(mut self, secret: &str) -> Self {
         secret.clone_into(&mut self.secret);
@@ -95,6 +105,12 @@ impl Workspace {
     /// Has the gateway log more, or less, than it does by itself: `trace`, `error`.
     pub fn log_level(mut self, level: &str) -> Self {
         self.log_level = Some(level.to_owned());
+        self
+    }
+
+    /// Sets a variable in the gateway's environment.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -116,7 +132,11 @@ impl Workspace {
 
     /// Writes config.json as it is set.
     fn write_config(&self) {
-        let config = json!({"websocket": {"tokenIssueSecret": self.secret}, "apps": self.apps_config});
+        let config = json!({
+            "websocket": {"tokenIssueSecret": self.secret},
+            "apps": self.apps_config,
+            "security": self.security_config,
+        });
         write(&self.folder.path().join("workspace/config.json"), config.to_string().as_bytes());
     }
 
@@ -193,6 +213,16 @@ impl TestServer {
         let wanted = fs::canonicalize(self.path(path)).expect("the file is there");
         // One that is closed meanwhile cannot be read any more.
         Some(open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).any(|open| open == wanted))
+    }
+
+    /// The most memory the gateway has had resident so far, in bytes; `None` where the system does not tell.
+    #[track_caller]
+    pub fn memory_peak_bytes(&self) -> Option<u64> {
+        let child = self.gateway.child.as_ref().expect("it has not ended before");
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let kibibytes: u64 = peak.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kibibytes * 1024)
     }
 
     /// Tells the gateway to stop as a supervisor does, and does not wait.
@@ -347,6 +377,7 @@ impl Gateway {
         if let Some(level) = &workspace.log_level {
             command.env("LINEKEEP_LOG", level);
         }
+        command.envs(workspace.environment.iter().map(|(name, value)| (name, value)));
         let mut child = command
             .args(["serve", "--port", "0", "--data-dir"])
             .arg(data_dir)

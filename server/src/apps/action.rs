@@ -5,7 +5,10 @@
 //! never parsed again.
 //!
 //! Order of checks (wire facts 3.1, from 6 on): parameters are JSON, an object; the app exists, is not broken, has the
-//! action; the parameters fit its schema. Http actions are not run: they answer 501.
+//! action; the parameters fit its schema. A storage action is then run; a http action is only planned, since it waits
+//! for a network and must not hold a thread meanwhile: [`finish`] asks.
+
+use std::time::Duration;
 
 use linekeep_engine::{Fields, Op, Outcome, QUERY_LIMIT_DEFAULT, RecordId};
 use serde_json::{Number, Value, value::RawValue};
@@ -14,7 +17,11 @@ use super::{
     ActionName, Slug,
     manifest::{DATA_FOLDER, Kind, StorageAction, StorageOp},
 };
-use crate::{ApiError, State, excerpt::excerpt};
+use crate::{
+    ApiError, State,
+    excerpt::excerpt,
+    upstream::{Plan, Upstream},
+};
 
 /// Characters of a parser's reason in an answer.
 const REASON_CHARS_MAX: usize = 200;
@@ -51,18 +58,28 @@ pub enum Reach {
     Queries,
 }
 
-/// Runs the action `name` of the app `slug` and gives the envelope of its answer, as JSON. Blocks.
+/// What has come of an action so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// It is done; the envelope of its answer, as JSON.
+    Done(Vec<u8>),
+    /// The app's server is to be asked this, see [`finish`].
+    Ask(Plan),
+}
+
+/// Runs the action `name` of the app `slug` as far as it needs no network. Blocks.
 ///
 /// # Errors
 /// 404 for an unknown app, action or record, 409 for a broken app, 405 for an action out of reach, 400 for parameters
-/// that do not fit, 413 over the size cap, 501 for a http action, and what the engine's errors map to.
-pub fn run(
+/// that do not fit or lack one of the path, 413 over the size cap, 501 for a server that declares credentials, and what
+/// the engine's errors map to.
+pub fn start(
     state: &State,
     slug: &Slug,
     name: &ActionName,
     params: Fields,
     reach: Reach,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<Step, ApiError> {
     let app = state.apps.load(slug).map_err(ApiError::internal)?;
     let app = app.ok_or_else(|| ApiError::not_found(format!("app '{slug}' not found")))?;
     let manifest = app.usable()?;
@@ -80,11 +97,25 @@ pub fn run(
             let op = operation(storage, params)?;
             let folder = format!("{slug}/{DATA_FOLDER}");
             let outcome = state.store().collection(&folder, &storage.collection)?.run(op)?;
-            Ok(envelope(&outcome))
+            Ok(Step::Done(envelope(&outcome)))
         }
-        Kind::Http(_) => Err(ApiError::not_implemented(format!(
-            "action '{name}' of app '{slug}' is a http action, which this version of linekeep does not run yet"
-        ))),
+        Kind::Http(http) => {
+            // Loading refuses a http action without a server; a manifest made by hand may have one.
+            let server = manifest.server.as_ref();
+            let server = server.ok_or_else(|| ApiError::broken(format!("app '{slug}' has no server")))?;
+            Ok(Step::Ask(Plan::new(server, http, params)?))
+        }
+    }
+}
+
+/// Takes the last step of an action, for which the app's server may have `limit`, and gives the envelope of its answer.
+///
+/// # Errors
+/// 403 for a server that may not be asked, 502 for one that gives nothing to use, 503 when too many are being asked.
+pub async fn finish(step: Step, upstream: &Upstream, limit: Duration) -> Result<Vec<u8>, ApiError> {
+    match step {
+        Step::Done(envelope) => Ok(envelope),
+        Step::Ask(plan) => Ok(upstream.ask(plan, limit).await?.envelope()),
     }
 }
 

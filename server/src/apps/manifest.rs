@@ -2,12 +2,12 @@
 //!
 //! Loading never fails as a whole and never panics (seed, "The manifest"): a folder that cannot be used is an app
 //! that is broken, with readable reasons. All reasons are collected, in the order name, description, server, actions,
-//! duplicates, because an author (often a language model) repairs them in one go.
+//! duplicates, view, because an author (often a language model) repairs them in one go.
 //!
 //! Limits: 256 KiB a manifest, JSON nested to 127 levels, [`ACTIONS_MAX`] actions, and those of [`super::schema`]. A BOM at the start is skipped. A link in the place of the
 //! folder, of `app.json` or of `data` is refused: an app's files are in its folder.
 //!
-//! Left out on purpose: the contents of `view`, `summary` (or its older name `section`) and `reader` are kept as they
+//! Left out on purpose: the contents of `summary` (or its older name `section`) and `reader` are kept as they
 //! are and not checked yet. Keys that are not known are ignored.
 
 use std::{
@@ -96,8 +96,8 @@ pub struct Manifest {
     pub server: Option<Server>,
     /// The declared actions, in order, with unique names.
     pub actions: Vec<Action>,
-    /// `view` as it stands, not checked yet.
-    pub view: Option<Value>,
+    /// `view`: what the app's screen is, if not its own `app/index.html`.
+    pub view: Option<View>,
     /// `summary` (or `section`) as it stands, not checked yet.
     pub summary: Option<Value>,
     /// `reader` as it stands, not checked yet.
@@ -107,8 +107,17 @@ pub struct Manifest {
 /// `server`: where an app's http actions go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// `baseUrl`: `http://` or `https://`, with a host and without credentials.
+    /// `baseUrl`: `http://` or `https://`, with a host, without credentials, query and fragment.
     pub base_url: String,
+    /// A declared `auth`. Loading refuses it, so only a manifest made by hand has one; its http actions answer 501.
+    pub auth: Option<Value>,
+}
+
+/// `view`: what an app's screen is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// The web interface of the app's server.
+    External,
 }
 
 /// One declared action.
@@ -349,6 +358,7 @@ fn parse(slug: &Slug, text: &[u8], reasons: &mut Vec<String>) -> Option<Manifest
     }
     let server = server(&root, reasons);
     let actions = actions(&root, server.as_ref(), reasons);
+    let view = view(&root, server.as_ref(), reasons);
     let icon = match root.get("icon") {
         Some(Value::String(icon)) if !icon.trim().is_empty() => icon.trim().to_owned(),
         _ => ICON_DEFAULT.to_owned(),
@@ -361,7 +371,7 @@ fn parse(slug: &Slug, text: &[u8], reasons: &mut Vec<String>) -> Option<Manifest
         icon,
         server,
         actions,
-        view: root.remove("view"),
+        view,
         summary,
         reader: root.remove("reader"),
     })
@@ -409,7 +419,7 @@ fn server(root: &Map<String, Value>, reasons: &mut Vec<String>) -> Option<Server
         }
     };
     match check_base_url(base_url) {
-        Ok(()) => Some(Server { base_url: base_url.to_owned() }),
+        Ok(()) => Some(Server { base_url: base_url.to_owned(), auth: None }),
         Err(reason) => {
             // What stands beside an '@' may be a password.
             let got =
@@ -420,7 +430,29 @@ fn server(root: &Map<String, Value>, reasons: &mut Vec<String>) -> Option<Server
     }
 }
 
-/// Whether a text is a http(s) URL with a host, at most a port, and no credentials.
+fn view(root: &Map<String, Value>, server: Option<&Server>, reasons: &mut Vec<String>) -> Option<View> {
+    let view = optional(root, "view")?;
+    match view.get("kind").and_then(Value::as_str) {
+        Some("external") if server.is_some() => Some(View::External),
+        Some("external") => {
+            reasons.push(
+                "app.json: 'view' of kind \"external\" needs a usable 'server.baseUrl' in the manifest"
+                    .to_owned(),
+            );
+            None
+        }
+        Some(_) | None => {
+            reasons.push(format!(
+                "app.json: 'view' must be {{\"kind\": \"external\"}}, the only kind there is (got {})",
+                shown(view)
+            ));
+            None
+        }
+    }
+}
+
+/// Whether a text is a http(s) URL with a host, at most a port, no credentials, and nothing that an action's path could
+/// not be added to.
 fn check_base_url(url: &str) -> Result<(), &'static str> {
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return Err("must start with http:// or https://");
@@ -428,6 +460,9 @@ fn check_base_url(url: &str) -> Result<(), &'static str> {
     let authority = url.split(['/', '?', '#']).nth(2).unwrap_or_default();
     if authority.contains('@') {
         return Err("must not carry a user or a password");
+    }
+    if url.contains(['?', '#']) {
+        return Err("must not have a query or a fragment");
     }
     let parsed = url.parse::<Uri>().ok().and_then(|uri| uri.into_parts().authority);
     let Some(parsed) = parsed.filter(|parsed| !parsed.host().is_empty() && parsed.as_str() == authority)
@@ -881,6 +916,12 @@ mod tests {
         for (server, expected) in cases {
             refused(json!({ "server": server }), &[expected]);
         }
+        for url in ["http://h/a?b=1", "http://h?", "http://h/#part"] {
+            refused(
+                json!({"server": {"baseUrl": url}}),
+                &[&format!("app.json: server.baseUrl must not have a query or a fragment (got {url})")],
+            );
+        }
         for url in [
             "http:///x",
             "http://a b",
@@ -1049,10 +1090,31 @@ mod tests {
     }
 
     #[test]
+    fn a_view_is_external_and_has_a_server() {
+        let server = json!({"baseUrl": "http://h"});
+        let view = |view: Value| json!({"view": view, "server": server});
+        assert_eq!(parse_with(&view(json!({"kind": "external"}))).unwrap().view, Some(View::External));
+        assert_eq!(parse_with(&view(Value::Null)).unwrap().view, None);
+        for (bad, got) in [
+            (json!(1), "1"),
+            (json!({"kind": "inline"}), "{\"kind\":\"inline\"}"),
+            (json!({}), "{}"),
+            (json!("external"), "\"external\""),
+        ] {
+            let reason = format!(
+                "app.json: 'view' must be {{\"kind\": \"external\"}}, the only kind there is (got {got})"
+            );
+            refused(view(bad), &[&reason]);
+        }
+        refused(
+            json!({"view": {"kind": "external"}}),
+            &["app.json: 'view' of kind \"external\" needs a usable 'server.baseUrl' in the manifest"],
+        );
+    }
+
+    #[test]
     fn later_parts_are_kept_as_they_are() {
-        let manifest =
-            parse_with(&json!({"view": 1, "section": {"a": 1}, "reader": [], "unknown": 3})).unwrap();
-        assert_eq!(manifest.view, Some(json!(1)));
+        let manifest = parse_with(&json!({"section": {"a": 1}, "reader": [], "unknown": 3})).unwrap();
         assert_eq!(manifest.summary, Some(json!({"a": 1})));
         assert_eq!(manifest.reader, Some(json!([])));
     }

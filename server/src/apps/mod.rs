@@ -5,7 +5,7 @@
 //! without a restart and without a watcher.
 //!
 //! Nothing in here knows who called: a page's button, a socket, a command line or a model's tool come to the same
-//! [`action::run`]. It knows the engine, and no HTTP but the status words of [`ApiError`].
+//! [`action::start`]. It knows the engine, and no HTTP but the status words of [`ApiError`].
 //!
 //! Invariants: a folder that cannot be used is listed with its reasons and breaks nothing else; at most
 //! [`APPS_CACHED_MAX`] manifests are held. Folders whose name starts with a dot (drafts, trash) are not apps.

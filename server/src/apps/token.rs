@@ -43,6 +43,13 @@ impl Tokens {
         Some(URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
     }
 
+    /// Whether the install secret or the token of `slug` stands somewhere in `bytes`, which are then not to leave the
+    /// gateway.
+    pub fn stand_in(&self, slug: &Slug, bytes: &[u8]) -> bool {
+        let found = |needle: &[u8]| bytes.windows(needle.len()).any(|part| part == needle);
+        self.of_app(slug).is_some_and(|token| found(self.secret.as_bytes()) || found(token.as_bytes()))
+    }
+
     /// Whether `candidate` is the install secret.
     pub fn is_secret(&self, candidate: &[u8]) -> bool {
         !self.secret.is_empty() && bool::from(self.secret.as_bytes().ct_eq(candidate))

@@ -10,11 +10,11 @@
 use std::{io, sync::Arc, time::Duration};
 
 use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, watch},
 };
-use tokio::{net::TcpListener, sync::Semaphore};
 
 use super::App;
 use crate::{open_files, shutdown::Shutdown};
@@ -35,7 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves until `shutdown` says to drain, then until all is answered, [`DRAIN_MAX`] is over, or it says to end.
 pub async fn serve(listener: TcpListener, app: App, mut shutdown: Shutdown) {
     let slots = Arc::new(Semaphore::new(connections_max(open_files::limit())));
-    let graceful = GracefulShutdown::new();
+    let draining = watch::Sender::new(false);
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -59,9 +59,21 @@ pub async fn serve(listener: TcpListener, app: App, mut shutdown: Shutdown) {
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "cannot set TCP_NODELAY");
                 }
-                let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), app.clone()));
+                // With upgrades, for the WebSockets of external views; an upgraded connection is done here.
+                let connection = builder.serve_connection(TokioIo::new(stream), app.clone()).with_upgrades();
+                let mut drains = draining.subscribe();
                 connections.spawn(async move {
-                    if let Err(error) = connection.await {
+                    let mut connection = std::pin::pin!(connection);
+                    // An error of the wait means that the sender, which says it, is gone: the same.
+                    let told = async { drop(drains.wait_for(|drains| *drains).await) };
+                    let ended = tokio::select! {
+                        ended = connection.as_mut() => ended,
+                        () = told => {
+                            connection.as_mut().graceful_shutdown();
+                            connection.await
+                        }
+                    };
+                    if let Err(error) = ended {
                         tracing::debug!(%error, "connection ended early");
                     }
                     drop(slot);
@@ -77,7 +89,8 @@ pub async fn serve(listener: TcpListener, app: App, mut shutdown: Shutdown) {
     // ORDER: the socket is closed before the drain, so that a client that connects now is refused, not left waiting.
     drop(listener);
     let done = async {
-        graceful.shutdown().await;
+        draining.send_replace(true);
+        while connections.join_next().await.is_some() {}
         app.jobs.idle().await;
     };
     tokio::select! {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::Answer;
 use crate::ApiError;
 
 /// The jobs of one server. Clones count together.
@@ -23,10 +22,10 @@ impl Default for Jobs {
 
 impl Jobs {
     /// Runs a job in the request's span. It goes on when nobody waits for it any more.
-    pub(super) async fn run(
+    pub(super) async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<Answer, ApiError> + Send + 'static,
-    ) -> Result<Answer, ApiError> {
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
         let running = Running::new(self.clone());
         let span = tracing::Span::current();
         let done = tokio::task::spawn_blocking(move || {
@@ -70,7 +69,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_a_500_with_a_fixed_text_and_ends_the_job() {
         let jobs = Jobs::default();
-        let error = jobs.run(|| panic!("on purpose")).await.unwrap_err();
+        let error = jobs.run::<()>(|| panic!("on purpose")).await.unwrap_err();
         assert_eq!((error.status.as_u16(), error.message.as_ref()), (500, "internal error"));
         jobs.idle().await;
     }
@@ -79,7 +78,7 @@ mod tests {
     async fn a_job_counts_until_it_is_done_also_when_nobody_waits() {
         let jobs = Jobs::default();
         let (release, held) = mpsc::channel::<()>();
-        let job = jobs.run(move || {
+        let job = jobs.run::<()>(move || {
             // Ends when the sender goes.
             match held.recv() {
                 Ok(()) | Err(_) => Err(ApiError::unauthorized()),

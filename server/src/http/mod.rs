@@ -21,7 +21,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Either, Full};
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
     body::Body,
@@ -30,7 +30,7 @@ use hyper::{
 };
 use tracing::Instrument as _;
 
-use crate::{ApiError, State, apps::action::Reach};
+use crate::{ApiError, State, apps::action::Reach, upstream::ViewBody};
 
 mod actions;
 mod apps;
@@ -40,6 +40,7 @@ mod files;
 mod home;
 mod jobs;
 mod target;
+mod views;
 
 pub use connection::{CONNECTIONS_MAX, DRAIN_MAX, serve};
 
@@ -58,6 +59,9 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// An answer of the gateway, whole in memory.
 pub type Answer = Response<Full<Bytes>>;
+
+/// The body of what leaves the gateway: whole, or passed on from an app's server as it comes.
+pub type AnswerBody = Either<Full<Bytes>, ViewBody>;
 
 /// The gateway as a hyper service. Cheap to clone; needs a tokio runtime but no socket.
 #[derive(Debug, Clone)]
@@ -147,18 +151,37 @@ impl Route {
 
 impl App {
     /// Answers one request. Never fails: what goes wrong is in the answer.
-    pub async fn answer<B>(&self, request: Request<B>) -> Answer
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<AnswerBody>
     where
         B: Body + Send + Unpin,
         B::Data: Send,
     {
         let id = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let (head, body) = request.into_parts();
-        let target = Target::new(head.uri.path(), head.uri.query());
+        let (mut head, mut body) = request.into_parts();
+        let uri = head.uri.clone();
+        let target = Target::new(uri.path(), uri.query());
         let route = Route::of(&target);
         let span = tracing::info_span!("request", id, method = %head.method, route = route.name());
         let has_body = !body.is_end_stream();
         async {
+            if let Some(view) = self.external_view(&route, &target, &head.headers).await {
+                let upgrade = head.extensions.remove();
+                let answer = match views::serve(&self.state, view, &head, upgrade, &mut body).await {
+                    Ok(answer) => answer.map(Either::Right),
+                    Err(error) => {
+                        let mut answer = route.error(&error, &head.method);
+                        if !body.is_end_stream() {
+                            discard(body).await;
+                            answer
+                                .headers_mut()
+                                .insert(header::CONNECTION, HeaderValue::from_static("close"));
+                        }
+                        answer.map(Either::Left)
+                    }
+                };
+                tracing::debug!(status = answer.status().as_u16(), "answered from an external view");
+                return answer;
+            }
             let outcome = if !matches!(head.method, Method::GET | Method::HEAD) {
                 Err(ApiError::method_not_allowed())
             } else if has_body {
@@ -172,10 +195,34 @@ impl App {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             tracing::debug!(status = answer.status().as_u16(), "answered");
-            if head.method == Method::HEAD { without_body(answer) } else { answer }
+            let answer = if head.method == Method::HEAD { without_body(answer) } else { answer };
+            answer.map(Either::Left)
         }
         .instrument(span)
         .await
+    }
+
+    /// The view that the route asks for, when the app has one and the request may see it. What stands in the way is told
+    /// by [`App::dispatch`], which finds the same.
+    async fn external_view(
+        &self,
+        route: &Route,
+        target: &Target<'_>,
+        headers: &HeaderMap,
+    ) -> Option<views::View> {
+        let Route::AppFile { slug, token, .. } = route else { return None };
+        let mut credentials = Credentials::new(headers, target.value("token"));
+        credentials.path_token.clone_from(token);
+        let request = Authorized::new(&self.state.tokens, &credentials, slug).ok()?;
+        let state = Arc::clone(&self.state);
+        let has_token = token.is_some();
+        match self.jobs.run(move || views::find(&state, &request, has_token)).await {
+            Ok(view) => view,
+            Err(error) => {
+                error.log();
+                None
+            }
+        }
     }
 
     /// Runs the route on the blocking pool.
@@ -200,7 +247,13 @@ impl App {
                 let request = Authorized::new(&state.tokens, &credentials, &slug)?;
                 let raw_params = target.raw_value("params").unwrap_or_default().to_owned();
                 let reach = if *method == Method::HEAD { Reach::Queries } else { Reach::All };
-                self.jobs.run(move || actions::run(&state, &request, &name, &raw_params, reach)).await
+                let upstream = state.upstream.clone();
+                let started = self
+                    .jobs
+                    .run(move || actions::start(&state, &request, &name, &raw_params, reach))
+                    .await?;
+                // Waiting for a network holds no thread.
+                actions::run(started, &upstream).await
             }
             Route::AppFile { slug, token, rel } => {
                 credentials.path_token = token;
@@ -221,9 +274,9 @@ where
     B: Body + Send + Unpin + 'static,
     B::Data: Send,
 {
-    type Response = Answer;
+    type Response = Response<AnswerBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<B>) -> Self::Future {
         let app = self.clone();

@@ -50,7 +50,7 @@ impl Gateway {
     /// Starts a job that lasts until the sender is dropped; its client has gone already.
     async fn hang(&self) -> mpsc::Sender<()> {
         let (release, held) = mpsc::channel();
-        let job = self.app.jobs.run(move || {
+        let job = self.app.jobs.run::<()>(move || {
             // Ends when the sender goes.
             match held.recv() {
                 Ok(()) | Err(_) => Err(ApiError::unauthorized()),
