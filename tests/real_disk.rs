@@ -388,7 +388,14 @@ fn a_file_that_is_kept_open_is_let_go_when_another_has_its_name() {
     std::fs::rename(&data, &moved).unwrap();
     std::os::unix::fs::symlink(&moved, &data).unwrap();
     let id = id_in(items.query(&Fields::new(), 1).unwrap().iter().next().unwrap());
-    let error = items.delete(id).unwrap_err();
-    assert!(matches!(&error, Error::Unsupported { what: Unsupported::Symlink, .. }), "{error}");
+    let before = std::fs::read(moved.join("items.jsonl")).unwrap();
+    for error in [items.append(Fields::new()).unwrap_err(), items.delete(id).unwrap_err()] {
+        assert!(matches!(&error, Error::Unsupported { what: Unsupported::Symlink, .. }), "{error}");
+    }
+    assert_eq!(
+        std::fs::read(moved.join("items.jsonl")).unwrap(),
+        before,
+        "nothing was written behind the link"
+    );
     assert_eq!(names(&moved), [PathBuf::from("items.jsonl")], "no temp file was made behind the link");
 }

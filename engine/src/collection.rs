@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use self::closer::Closer;
 use crate::commit::Queue;
 use crate::disk::{DiskFile, Kind, Open, Stat};
 use crate::draft::{self, Appended, Rewrite};
@@ -36,6 +35,8 @@ use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 
 mod closer;
 mod write;
+
+pub(crate) use self::closer::Closer;
 
 /// How often a batch is planned again because the file changed under it before it gives up.
 const ATTEMPTS_MAX: usize = 100;
@@ -67,7 +68,6 @@ pub(crate) struct Shared {
     queue: Queue<Work, Done>,
     state: Mutex<State>,
     idle: Condvar,
-    closer: Closer,
     /// What the store was told that the image costs.
     pub(crate) charged: AtomicU64,
     /// Whether the store knows that a file is kept open here.
@@ -381,7 +381,6 @@ impl Shared {
             queue: Queue::new(),
             state: Mutex::new(State::default()),
             idle: Condvar::new(),
-            closer: Closer::default(),
             charged: AtomicU64::new(0),
             kept_open: AtomicBool::new(false),
             used: AtomicU64::new(0),

@@ -103,7 +103,14 @@ impl Glance<'_> {
 /// Calls with every line (without its newline) that shows the sign or a backslash, in order and once.
 fn each_candidate(bytes: &[u8], finder: &Finder<'_>, sign: &Sign<'_>, mut call: impl FnMut(Range<usize>)) {
     let len = sign.needle().len();
-    let mut signs = finder.find_iter(bytes).filter(|at| sign.is_promising(&bytes[at + len..])).peekable();
+    // Hits may overlap: the quote that ends one may begin the next, which is the one that counts.
+    let mut from = 0;
+    let hits = std::iter::from_fn(|| {
+        let at = from + finder.find(bytes.get(from..)?)?;
+        from = at + 1;
+        Some(at)
+    });
+    let mut signs = hits.filter(|at| sign.is_promising(&bytes[at + len..])).peekable();
     let mut escapes = memchr::memchr_iter(b'\\', bytes).peekable();
     let mut done = 0;
     loop {
@@ -220,6 +227,13 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_looks_like_what_stands_between_two_strings_is_found() {
+        check(b"{\"a\":\"b\",\",\":1}\n", r#"{",":1}"#);
+        check(b"{\"a\":1,\":1,\":5}\n", r#"{":1,":5}"#);
+        check(b"{\"a\":\":\",\":\":2,\"b\":3}\n", r#"{":":2}"#);
+    }
+
+    #[test]
     fn lines_across_the_buffers_edge_and_longer_than_it_are_whole() {
         let line = |number: usize, len: usize| {
             let list = if number.is_multiple_of(3) { "work" } else { "home" };
@@ -253,11 +267,13 @@ mod tests {
                 prop::sample::select(&[
                     "{\"a\":\"x\"}", "{\"a\":\"\\u0078\"}", "{\"\\u0061\":\"x\",\"n\":1}", "{\"a\":\"y\"}", "\"x\"", "\n", "\n",
                     "\0", " ", "\\", "{", "{\"a\":\"x\",\"a\":1}", "\u{feff}", "{\"b\":{\"a\":\"x\"}}", "{\"a\":\"x\",\"b\":\"x\"}",
+                    "{\"a\":\"b\",\",\":1}", "{\"a\":1,\":1,\":5}", "{\":\":\"a\"}", "{\"a\":\":\",\" \":1.0}", "\",\"", ",", "\"",
                     "{\"a\":1}", "{\"a\" :1.0}", "{\"a\": 10e-1", "{\"a\":[1]}", "{\"a\":-1}", "\"a\"", ":", "1", "}", "true", "{\"a\":true}",
                 ][..]),
                 0..30,
             ),
             filter in prop::sample::select(&[
+                r#"{",":1}"#, r#"{":1,":5}"#, r#"{":":"a"}"#, r#"{" ":1}"#,
                 r#"{"a":"x"}"#, r#"{"a":1}"#, r#"{"a":true}"#, r#"{"a":[1]}"#, r#"{"n":1,"a":"x"}"#, r#"{"a":"x","n":null}"#,
             ][..]),
         ) {

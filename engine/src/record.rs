@@ -89,7 +89,7 @@ impl Fields {
     /// Takes a field out and returns the JSON text of its value.
     pub fn remove(&mut self, key: &str) -> Option<String> {
         let value = self.get(key)?.to_owned();
-        *self = self.iter().filter(|(name, _)| *name != key).collect();
+        *self = Self::of(self.iter().filter(|(name, _)| *name != key));
         Some(value)
     }
 
@@ -111,7 +111,7 @@ impl Fields {
             self.push(key, &value);
         } else {
             let value: &str = &value;
-            *self = self.iter().map(|(name, old)| (name, if name == key { value } else { old })).collect();
+            *self = Self::of(self.iter().map(|(name, old)| (name, if name == key { value } else { old })));
         }
         Ok(())
     }
@@ -121,6 +121,15 @@ impl Fields {
         let starts = std::iter::once(0).chain(self.members.iter().map(|ends| ends.value));
         let members = starts.zip(&self.members);
         members.map(|(start, ends)| (&self.text[start..ends.key], &self.text[ends.key..ends.value]))
+    }
+
+    /// Keys that are all different, each with the JSON text of its value, which was checked.
+    fn of<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut fields = Self::new();
+        for (key, value) in members {
+            fields.push(key, value);
+        }
+        fields
     }
 
     /// How long the JSON text of a record of these fields is, at most.
@@ -135,17 +144,6 @@ impl Fields {
         let key = self.text.len();
         self.text.push_str(value);
         self.members.push(Ends { key, value: self.text.len() });
-    }
-}
-
-impl<'a> FromIterator<(&'a str, &'a str)> for Fields {
-    /// Keys that are all different, each with the JSON text of its value.
-    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(members: I) -> Self {
-        let mut fields = Self::new();
-        for (key, value) in members {
-            fields.push(key, value);
-        }
-        fields
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::collection::{Collection, Shared};
+use crate::collection::{Closer, Collection, Shared};
 use crate::disk::{Disk, Kind};
 use crate::error::{Error, Result, Unsupported, excerpt};
 use crate::name::CollectionName;
@@ -43,6 +43,8 @@ pub(crate) struct StoreInner {
     /// Collections one of whose syncs failed, until they are written anew.
     suspects: Mutex<HashSet<PathBuf>>,
     suspects_len: AtomicUsize,
+    /// Replaced files that are being closed.
+    pub(crate) closer: Closer,
     /// The collections whose files are kept open, the longest open first; some may have closed theirs.
     kept_open: Mutex<VecDeque<Weak<Shared>>>,
     /// What the file system turned out to lack, each told once.
@@ -120,6 +122,7 @@ impl Store {
             id_bytes: Mutex::new(Vec::new()),
             suspects: Mutex::new(HashSet::new()),
             suspects_len: AtomicUsize::new(0),
+            closer: Closer::default(),
             kept_open: Mutex::new(VecDeque::new()),
             noticed: [const { AtomicBool::new(false) }; Lack::COUNT],
         };
@@ -261,9 +264,9 @@ impl StoreInner {
                 return;
             }
             let Some(oldest) = queue.pop_front().and_then(|oldest| oldest.upgrade()) else { continue };
-            if oldest.close_file() {
-                oldest.kept_open.store(false, Ordering::Relaxed);
-            } else {
+            // First, so that one who keeps his file open meanwhile tells it again.
+            oldest.kept_open.store(false, Ordering::Relaxed);
+            if !oldest.close_file() && !oldest.kept_open.swap(true, Ordering::Relaxed) {
                 queue.push_back(Arc::downgrade(&oldest));
             }
         }
@@ -271,12 +274,14 @@ impl StoreInner {
 
     /// Notes what a collection's image costs, and evicts the least recently used ones until all fit the budget.
     pub(crate) fn charge(&self, shared: &Shared, bytes: u64) {
-        if shared.charged.swap(bytes, Ordering::Relaxed) == bytes {
+        if shared.charged.load(Ordering::Relaxed) == bytes {
             return;
         }
         let mut evicted = Vec::new();
         {
             let mut cache = lock(&self.cache);
+            // Changed under this lock only, so it is what the entry says.
+            shared.charged.store(bytes, Ordering::Relaxed);
             let known = cache.entries.get(shared.path()).map_or(0, |entry| entry.bytes);
             if known == bytes {
                 return;
@@ -295,12 +300,15 @@ impl StoreInner {
                 let used = |entry: &Entry| entry.shared.used.load(Ordering::Relaxed);
                 let Some(oldest) = cache.entries.iter().min_by_key(|(_, entry)| used(entry)) else { break };
                 let oldest = oldest.0.clone();
-                evicted.extend(cache.remove(&oldest));
+                let entry = cache.remove(&oldest);
+                if let Some(entry) = &entry {
+                    entry.shared.charged.store(0, Ordering::Relaxed);
+                }
+                evicted.extend(entry);
             }
         }
         // Outside the cache's lock: a collection that is evicted may be in the middle of a query.
         for entry in evicted {
-            entry.shared.charged.store(0, Ordering::Relaxed);
             entry.shared.evict();
         }
     }

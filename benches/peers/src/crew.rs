@@ -44,8 +44,8 @@ impl Crew {
         for jobs in &self.jobs {
             jobs.send(Arc::clone(job)).expect("the thread runs");
         }
-        self.start.wait();
         let start = Instant::now();
+        self.start.wait();
         for _ in &self.jobs {
             self.done.recv().expect("no thread panicked");
         }

@@ -14,12 +14,13 @@ use linekeep_peers::{child, contests::Bar};
 /// How many rounds a contest has at most, and how long it goes on beyond the least.
 const ROUNDS_MAX: usize = 25;
 const ROUNDS_MIN: usize = 5;
-const ROUNDS_TIME: Duration = Duration::from_secs(10);
+const ROUNDS_TIME: Duration = Duration::from_secs(6);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
+        ["sqlite-version"] => println!("{}", rusqlite::version()),
         ["child", what, folder] => child::run(what, Path::new(folder)),
         ["measure", folder, out] => {
             measure(&Size { folder: PathBuf::from(folder), toy: false }, Path::new(out))
@@ -92,6 +93,10 @@ fn run(mut contest: Contest, size: &Size, lines: &mut Vec<String>) {
             break;
         }
         for (contestant, times) in contest.contestants.iter_mut().zip(&mut times) {
+            // What the one before left to the background should not be this one's to wait for.
+            if !size.toy {
+                std::thread::sleep(Duration::from_millis(3));
+            }
             let ns = (contestant.step)();
             // The first round warms up.
             if round > 0 {

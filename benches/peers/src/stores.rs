@@ -1,7 +1,9 @@
 //! linekeep and the stores that users would pick instead, behind one trait: the same records, the same questions.
 //!
 //! Each does its work as its own documentation advises: prepared statements, one write transaction a commit, an index
-//! where one can be had. An answer to a query is the JSON text of up to [`LIMIT`] records and the count of all.
+//! where one can be had. An answer to a query is the JSON array of up to [`LIMIT`] records and the count of all; redb and
+//! fjall give the first by id, the others the first in the file. redb and fjall keep their index with every write, also
+//! where none is asked for.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -113,8 +115,7 @@ impl Peer for Linekeep {
         (found.as_array().len(), found.count())
     }
     fn by_id(&self, id: &str) -> usize {
-        let quoted = format!("\"{id}\"");
-        let filter = [("id", quoted.as_str())].into_iter().collect();
+        let filter = Fields::parse(format!("{{\"id\":\"{id}\"}}").as_bytes()).expect("an object");
         self.collection.query(&filter, 1).expect("the file is read").as_array().len()
     }
 }
@@ -211,6 +212,7 @@ impl Peer for Sqlite {
                 answer.push_str(row.get_ref(0).and_then(|it| Ok(it.as_str()?)).expect("a text"));
                 answer.push(',');
             }
+            close(&mut answer);
             let count = "select count(*) from tasks where json_extract(json, '$.list') = ?1";
             let mut count = connection.prepare_cached(count).expect("it is valid");
             let count: i64 = count.query_row([LIST], |row| row.get(0)).expect("it is read");
@@ -305,6 +307,7 @@ impl Peer for Redb {
             answer.push_str(task.value());
             answer.push(',');
         }
+        close(&mut answer);
         (answer.len(), count)
     }
     fn by_id(&self, id: &str) -> usize {
@@ -375,21 +378,28 @@ impl Peer for Fjall {
         batch.commit().expect("it is kept");
     }
     fn by_list(&self) -> (usize, u64) {
-        let (mut answer, mut count) = (Vec::from(b"["), 0);
+        let (mut answer, mut count) = (String::from("["), 0);
         for entry in self.lists.prefix(format!("{LIST}\0")) {
             if count < LIMIT as u64 {
                 let key = entry.key().expect("it is read");
                 let task = self.tasks.get(&key[LIST.len() + 1..]).expect("it is read").expect("it is there");
-                answer.extend_from_slice(&task);
-                answer.push(b',');
+                answer.push_str(std::str::from_utf8(&task).expect("a text"));
+                answer.push(',');
             }
             count += 1;
         }
+        close(&mut answer);
         (answer.len(), count)
     }
     fn by_id(&self, id: &str) -> usize {
         self.tasks.get(id).expect("it is read").expect("it is there").to_vec().len()
     }
+}
+
+/// Ends an array: the last comma becomes its bracket.
+fn close(array: &mut String) {
+    array.pop();
+    array.push(']');
 }
 
 fn text(data_set: &DataSet) -> &str {

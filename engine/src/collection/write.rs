@@ -64,7 +64,18 @@ impl Collection {
         if batch.owners.is_empty() {
             return;
         }
-        let answers = match self.until_steady(|| self.attempt(&batch.ops)) {
+        let attempt = || self.until_steady(|| self.attempt(&batch.ops));
+        let answers = match attempt() {
+            // A file that was just replaced may not have given its room back yet.
+            Err(Error::Io { source, .. })
+                if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::WriteZero)
+                    && self.store.closer.wait() =>
+            {
+                attempt()
+            }
+            other => other,
+        };
+        let answers = match answers {
             Ok(answers) => answers,
             Err(error) => batch.ops.iter().map(|_| Err(error.clone())).collect(),
         };
@@ -113,17 +124,19 @@ impl Collection {
                 writing.after = After::Keep;
                 true
             }
-            Plan::Append(appended) => match self.write_append(&mut *opened.file, &mut writing, appended)? {
-                Append::Done => true,
-                Append::NotWritten => false,
-                Append::Elsewhere(appended) => {
-                    // The lock goes with the file that nobody finds any more.
-                    drop(writing);
-                    drop(opened);
-                    self.append_again(&appended)?;
-                    return Ok(Some(answers));
+            Plan::Append(appended) => {
+                match self.write_append(&mut *opened.file, &mut writing, appended, batch.len() > 1)? {
+                    Append::Done => true,
+                    Append::NotWritten => false,
+                    Append::Elsewhere(appended) => {
+                        // The lock goes with the file that nobody finds any more.
+                        drop(writing);
+                        drop(opened);
+                        self.append_again(&appended)?;
+                        return Ok(Some(answers));
+                    }
                 }
-            },
+            }
             Plan::Rewrite(rewrite) => self.write_rewrite(&mut opened, &mut writing, rewrite)?,
         };
         drop(writing);
@@ -237,8 +250,10 @@ impl Collection {
         let mut pause = LOCK_PAUSE_MIN;
         let mut kept = lock(&self.shared.state).image.as_mut().and_then(|held| held.file.take());
         for _ in 0..REPLACED_MAX {
+            let was_kept = kept.is_some();
             let mut opened = match kept.take() {
-                Some(kept) => kept,
+                // It may be reached through folders that are links by now.
+                Some(kept) => self.check_folders().map(|()| kept)?,
                 None if self.look()?.is_none() => return Ok(None),
                 None => {
                     let Some(file) = self.open(Open::Append)? else { return Ok(None) };
@@ -246,8 +261,16 @@ impl Collection {
                 }
             };
             loop {
-                let locked = self.try_lock(&mut *opened.file)?;
-                match self.look()?.filter(|stat| stat.same_file(&opened.stat)) {
+                let locked = match self.try_lock(&mut *opened.file) {
+                    // A descriptor may go stale (network file systems); a new one tells whether the file is all right.
+                    Err(_) if was_kept => break,
+                    other => other?,
+                };
+                // One whose mode changed is opened again: perhaps it may not be written to any more.
+                let is_same = |stat: &Stat| {
+                    stat.same_file(&opened.stat) && (!was_kept || stat.mode == opened.stat.mode)
+                };
+                match self.look()?.filter(is_same) {
                     Some(stat) if locked => return Ok(Some(Opened { stat, ..opened })),
                     Some(_) if waited < limit => {}
                     Some(_) => {
@@ -369,10 +392,11 @@ impl Collection {
         file: &mut dyn DiskFile,
         writing: &mut Writing<'_>,
         appended: Appended,
+        look_first: bool,
     ) -> Result<Append> {
         let before = writing.stat;
-        // To plan one line takes no longer than this look; to plan a thousand does.
-        if appended.records.len() > 1 && file.stat().map_err(self.io("stat"))? != before {
+        // To plan one operation takes no longer than this look; to plan a thousand does.
+        if look_first && file.stat().map_err(self.io("stat"))? != before {
             return Ok(Append::NotWritten);
         }
         let wanted = appended.bytes.len();
@@ -426,7 +450,7 @@ impl Collection {
             let mut writing = self.begin(&mut opened)?;
             // All of them each time: what stood in one file need not stand in the next.
             let lines = draft::missing(writing.image(), appended);
-            match self.write_append(&mut *opened.file, &mut writing, lines)? {
+            match self.write_append(&mut *opened.file, &mut writing, lines, true)? {
                 Append::Done => return Ok(()),
                 Append::NotWritten | Append::Elsewhere(_) => {}
             }
@@ -464,9 +488,7 @@ impl Collection {
         writing: &mut Writing<'_>,
         rewrite: Rewrite,
     ) -> Result<bool> {
-        // A file that was kept open may have been reached through folders that are links by now.
-        self.check_folders()?;
-        self.shared.closer.wait();
+        self.store.closer.wait();
         let temp_path = self.shared.folder.join(self.temp_name(writing.stat)?);
         let failed = |operation| {
             let path = &temp_path;
@@ -510,7 +532,7 @@ impl Collection {
         }
         // Its name first, so that the close is what frees it.
         drop(guard);
-        self.shared.closer.close(old);
+        self.store.closer.close(old);
         Ok(true)
     }
 
