@@ -209,3 +209,34 @@ fn a_start_tells_which_collections_are_damaged_and_serves_the_rest() {
     assert!(server.log().contains("notes/data/items.jsonl"), "{}", server.log());
     assert!(!server.log().contains("fine.jsonl"), "{}", server.log());
 }
+
+#[test]
+fn a_client_that_takes_nothing_of_its_answer_is_let_go() {
+    use std::io::Read as _;
+    const ANSWER_BYTES: usize = 32 << 20;
+    let server = Workspace::new()
+        .app("big", r#"{"name":"Big","actions":[]}"#)
+        .file("big/app/index.html", "x")
+        .file("big/app/big.txt", vec![b'x'; ANSWER_BYTES])
+        .serve();
+    let target = format!("/apps/big/big.txt?token={}", server.app_token("big"));
+    let mut stuck = std::net::TcpStream::connect(server.address()).unwrap();
+    let request = format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    std::io::Write::write_all(&mut stuck, request.as_bytes()).unwrap();
+    // Longer than a client may take none of its bytes.
+    std::thread::sleep(std::time::Duration::from_secs(36));
+    stuck.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    let (mut buffer, mut taken) = (vec![0; 1 << 20], 0);
+    loop {
+        match stuck.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => taken += count,
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+                break;
+            }
+        }
+    }
+    assert!(taken < ANSWER_BYTES, "what was on its way is all that comes: {taken}");
+    assert_eq!(server.get(&target).status, 200, "others are served");
+}

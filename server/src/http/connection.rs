@@ -2,7 +2,7 @@
 //!
 //! HTTP/1.1 with keep-alive, by hyper. Bounds: [`CONNECTIONS_MAX`] connections at once, or half of the files the process
 //! may open if that is less (more wait in the listen queue), 64 KiB of request head, 30 s to send one, which is also how
-//! long an idle connection is kept.
+//! long an idle connection is kept, and 30 s in which a client takes nothing of its answer.
 //!
 //! Shutdown: accepting stops; open requests, and work on files whose client has gone, get up to [`DRAIN_MAX`]; a second
 //! wish ends the wait. Work that hangs beyond that is left behind: whoever owns the runtime must not wait for it either.
@@ -15,6 +15,7 @@ use tokio::{
     net::TcpListener,
     sync::{Semaphore, watch},
 };
+use tokio_io_timeout::TimeoutStream;
 
 use super::App;
 use crate::{open_files, shutdown::Shutdown};
@@ -25,6 +26,8 @@ pub const CONNECTIONS_MAX: usize = 1_024;
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How long a request's head may take to arrive.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a client may take none of an answer's bytes.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Header fields of a request.
@@ -60,7 +63,10 @@ pub async fn serve(listener: TcpListener, app: App, mut shutdown: Shutdown) {
                     tracing::debug!(%error, "cannot set TCP_NODELAY");
                 }
                 // With upgrades, for the WebSockets of external views; an upgraded connection is done here.
-                let connection = builder.serve_connection(TokioIo::new(stream), app.clone()).with_upgrades();
+                let mut stream = TimeoutStream::new(stream);
+                stream.set_write_timeout(Some(WRITE_TIME_MAX));
+                let io = TokioIo::new(Box::pin(stream));
+                let connection = builder.serve_connection(io, app.clone()).with_upgrades();
                 let mut drains = draining.subscribe();
                 connections.spawn(async move {
                     let mut connection = std::pin::pin!(connection);

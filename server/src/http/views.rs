@@ -19,7 +19,7 @@ use hyper::{
     upgrade::OnUpgrade,
 };
 
-use super::{apps, auth::Authorized};
+use super::{apps, auth::Authorized, target::Target};
 use crate::{
     ApiError, State,
     apps::{Slug, manifest},
@@ -73,6 +73,11 @@ where
 {
     if head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
         return Ok(preflight(head));
+    }
+    // The page that is opened reads its own address, and it is another server's: the install secret may not be in it.
+    let target = Target::new(head.uri.path(), head.uri.query());
+    if target.value("token").is_some_and(|token| state.tokens.is_secret(token.as_bytes())) {
+        return Err(ApiError::unauthorized());
     }
     if !METHODS.split(", ").any(|method| method == head.method.as_str()) {
         return Err(ApiError::method_not_allowed());

@@ -245,8 +245,13 @@ fn target(base: &Base, request: &ViewRequest, tokens: &Tokens) -> Result<Uri, Fa
     target.push_str(if request.rest.is_empty() { "/" } else { &request.rest });
     let is_ours = |pair: &&str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let decode = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
-        tokens.stand_in(&request.slug, &decode(value)) || tokens.stand_in(&request.slug, &decode(name))
+        // Both ways to read a `+`: a credential is found however it was spelled.
+        let holds = |text: &str| {
+            let plain = percent_decode_str(text).collect::<Vec<u8>>();
+            let spaced = percent_decode_str(&text.replace('+', " ")).collect::<Vec<u8>>();
+            tokens.stand_in(&request.slug, &plain) || tokens.stand_in(&request.slug, &spaced)
+        };
+        holds(value) || holds(name)
     };
     let query: Vec<&str> =
         request.query.as_deref().unwrap_or_default().split('&').filter(|pair| !is_ours(pair)).collect();
@@ -317,9 +322,9 @@ fn headers_out(
         .headers
         .get_all(header::COOKIE)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|cookie| cookie.trim().strip_prefix(&prefix))
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b';'))
+        // A cookie of another program that is not ASCII must not take the app's own with it.
+        .filter_map(|cookie| std::str::from_utf8(cookie).ok()?.trim().strip_prefix(&prefix))
         .filter(|cookie| !tokens.stand_in(&request.slug, cookie.as_bytes()))
         .collect();
     if !cookies.is_empty()
