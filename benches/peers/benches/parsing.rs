@@ -62,9 +62,7 @@ fn lines(criterion: &mut Criterion, data_set: &DataSet) {
         });
     });
     group.bench_function("sonic-rs, to values", |bencher| {
-        bencher.iter(|| {
-            lines().filter(|line| sonic_rs::from_slice::<sonic_rs::Value>(line).is_ok()).count()
-        });
+        bencher.iter(|| lines().filter(|line| sonic_rs::from_slice::<sonic_rs::Value>(line).is_ok()).count());
     });
     group.bench_function("sonic-rs, id and list only", |bencher| {
         bencher.iter(|| {
