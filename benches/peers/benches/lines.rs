@@ -1,12 +1,19 @@
 //! The contests under criterion: a group a line, a benchmark a contestant.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use criterion::Criterion;
 use linekeep_peers::contests::{ALL, Size};
 
 fn main() {
+    // What is measured in a process of its own starts this program again.
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, child, what, folder] = arguments.as_slice()
+        && child == "child"
+    {
+        return linekeep_peers::child::run(what, Path::new(folder));
+    }
     let toy = std::env::var("LINEKEEP_BENCH_TOY").is_ok_and(|value| value == "1");
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let size = Size { folder, toy };
