@@ -10,14 +10,18 @@ use crate::real_disk::skip;
 
 /// Runs the binary with a system call that fails.
 fn run(folder: &Path, inject: &str, arguments: &[&str]) -> Option<Output> {
-    let traced = Command::new("strace")
+    traced(folder, inject, arguments).output().ok()
+}
+
+fn traced(folder: &Path, inject: &str, arguments: &[&str]) -> Command {
+    let mut traced = Command::new("strace");
+    traced
         .args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("inject={inject}")])
         .arg(binary())
         .args(arguments)
         .current_dir(folder)
-        .env_remove("LINEKEEP_LOG")
-        .output();
-    traced.ok()
+        .env_remove("LINEKEEP_LOG");
+    traced
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -113,13 +117,9 @@ fn on_an_android_no_call_is_made_that_old_ones_kill_a_process_for() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("items.jsonl"), "{\"id\":\"a\",\"n\":1}\n").unwrap();
     // A process that made it would be killed here too.
-    let traced = Command::new("strace")
-        .args(["-f", "-qq", "-o", "/dev/null", "-e", "inject=renameat2:signal=SIGSYS"])
-        .arg(binary())
-        .args(["data", "update", "items.jsonl", "a", "{\"n\":2}"])
-        .current_dir(folder.path())
-        .env("ANDROID_ROOT", "/system")
-        .output();
+    let update = ["data", "update", "items.jsonl", "a", "{\"n\":2}"];
+    let traced =
+        traced(folder.path(), "renameat2:signal=SIGSYS", &update).env("ANDROID_ROOT", "/system").output();
     let Ok(traced) = traced else {
         return skip("strace is not installed", "LINEKEEP_REQUIRE_STRACE");
     };

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use linekeep_engine::{Collection, CollectionName, Durability, Fields, Options, Store};
 use tempfile::TempDir;
@@ -16,6 +17,12 @@ pub const RECORDS: usize = 27_000;
 
 /// The `list` that the queries ask for, which one record in twenty has.
 pub const LIST: &str = "work";
+
+/// How old a file must be before the engine takes it for whole at first sight, and a little more.
+pub const SETTLED: Duration = Duration::from_millis(30);
+
+/// What is appended: an object as long as the records of the data set.
+pub const TASK: &str = r#"{"text":"water the plants on the balcony and in the hall","done":false,"list":"home","priority":7,"score":662.4985}"#;
 
 /// How many records a query returns; it counts all.
 pub const LIMIT: usize = 200;
@@ -41,6 +48,8 @@ impl DataSet {
         std::fs::write(data_set.file(), data_set.bytes())?;
         // Its write-back must not disturb what is measured next.
         File::open(data_set.file())?.sync_all()?;
+        // Old enough to be taken for settled.
+        std::thread::sleep(SETTLED);
         Ok(data_set)
     }
 
@@ -64,16 +73,7 @@ impl DataSet {
     /// # Errors
     /// When the engine refuses.
     pub fn open(&self, durability: Durability) -> linekeep_engine::Result<Collection> {
-        const BYTES_MAX: u64 = 1 << 30;
-        let options = Options {
-            durability,
-            collection_bytes_max: BYTES_MAX,
-            read_bytes_max: BYTES_MAX,
-            cache_bytes_max: BYTES_MAX,
-            ..Options::default()
-        };
-        let name: CollectionName = "tasks".parse()?;
-        Store::open(self.folder(), options)?.collection("", &name)
+        open(self.folder(), durability)
     }
 
     /// As [`DataSet::open`], with the collection in memory.
@@ -92,6 +92,43 @@ impl DataSet {
     /// When the data set is not what it should be: every line starts with its id.
     pub fn ids(&self) -> Vec<&str> {
         let text = std::str::from_utf8(&self.bytes).expect("the data set is UTF-8");
-        text.lines().map(|line| line.split('"').nth(3).expect("every line starts with its id")).collect()
+        text.lines().map(id_of).collect()
     }
+}
+
+/// The id of a line of the data set.
+///
+/// # Panics
+/// When the line does not start with it.
+pub fn id_of(line: &str) -> &str {
+    line.split('"').nth(3).expect("every line starts with its id")
+}
+
+/// The collection `tasks` of a folder in a new store. The cap is out of the way.
+///
+/// # Errors
+/// When the engine refuses.
+pub fn open(folder: &Path, durability: Durability) -> linekeep_engine::Result<Collection> {
+    let options = Options { durability, ..uncapped() };
+    let name: CollectionName = "tasks".parse()?;
+    Store::open(folder, options)?.collection("", &name)
+}
+
+/// Options with which no cap and no budget is in the way.
+pub fn uncapped() -> Options {
+    const BYTES_MAX: u64 = 1 << 30;
+    Options {
+        collection_bytes_max: BYTES_MAX,
+        read_bytes_max: BYTES_MAX,
+        cache_bytes_max: BYTES_MAX,
+        ..Options::default()
+    }
+}
+
+/// What an update changes.
+///
+/// # Panics
+/// Never: a number is JSON.
+pub fn priority(value: u64) -> Fields {
+    Fields::parse(format!("{{\"priority\":{value}}}").as_bytes()).expect("an object")
 }

@@ -247,7 +247,8 @@ impl<'a> Draft<'a> {
             self.remove(*place);
         }
         let count = removed.len();
-        Retained { removed: removed.finish(count as u64), kept: (places.len() - count) as u64, series }
+        let removed = removed.with_count(count as u64).finish();
+        Retained { removed, kept: (places.len() - count) as u64, series }
     }
 
     /// Every record that stands, in the order of the file.
@@ -259,17 +260,13 @@ impl<'a> Draft<'a> {
     /// A query between the writes of a batch. The gateway's own queries do not come this way.
     fn query(&self, filter: &Filter, limit: usize) -> Records {
         let mut records = Records::new();
-        let mut count = 0;
         for place in self.places() {
             let stored = self.text(place);
             if filter.matches(stored) {
-                if records.len() < limit {
-                    records.push(Record::served(stored).as_bytes());
-                }
-                count += 1;
+                records.matched(limit, || Record::served(stored).into_bytes());
             }
         }
-        records.finish(count)
+        records.finish()
     }
 
     fn unused_id(&self, writer: &mut Writer<'_>) -> Result<RecordId> {

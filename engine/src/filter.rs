@@ -193,9 +193,9 @@ impl Test {
     }
 }
 
-/// Whether a text has one spelling without a backslash.
+/// Whether a text is a sign to search for: it has one spelling, and is not nothing.
 fn is_plain(text: &[u8]) -> bool {
-    !text.is_empty() && text.iter().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))
+    !text.is_empty() && json::is_plain(text)
 }
 
 #[derive(PartialEq, Eq)]

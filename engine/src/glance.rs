@@ -34,14 +34,8 @@ pub(crate) fn query(
     mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>,
 ) -> io::Result<Option<Records>> {
     let Some(sign) = filter.sign() else { return Ok(None) };
-    let mut glance = Glance {
-        filter,
-        limit,
-        finder: Finder::new(sign.needle()),
-        sign: &sign,
-        records: Records::new(),
-        count: 0,
-    };
+    let mut glance =
+        Glance { filter, limit, finder: Finder::new(sign.needle()), sign: &sign, records: Records::new() };
     let mut buffer = vec![0; BUFFER_BYTES];
     let (mut offset, mut filled) = (0, 0);
     while offset < bytes {
@@ -64,7 +58,7 @@ pub(crate) fn query(
         filled -= whole;
     }
     glance.lines(&buffer[..filled]);
-    Ok(Some(glance.records.finish(glance.count)))
+    Ok(Some(glance.records.finish()))
 }
 
 struct Glance<'a> {
@@ -73,13 +67,12 @@ struct Glance<'a> {
     sign: &'a Sign<'a>,
     finder: Finder<'a>,
     records: Records,
-    count: u64,
 }
 
 impl Glance<'_> {
     /// Looks at whole lines.
     fn lines(&mut self, bytes: &[u8]) {
-        let Self { filter, limit, sign, finder, records, count } = self;
+        let Self { filter, limit, sign, finder, records } = self;
         let values = RefCell::new(filter.no_values());
         each_candidate(bytes, finder, sign, |line| {
             let mut member = |member: &Member| filter.note(&mut values.borrow_mut(), bytes, member);
@@ -89,10 +82,7 @@ impl Glance<'_> {
                 if let Found::Record { bytes: range, .. } = found
                     && filter.accepts(bytes, &values)
                 {
-                    if records.len() < *limit {
-                        records.push(Record::served(&bytes[range]).as_bytes());
-                    }
-                    *count += 1;
+                    records.matched(*limit, || Record::served(&bytes[range]).into_bytes());
                 }
                 values.fill(None);
             });

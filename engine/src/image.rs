@@ -220,17 +220,13 @@ impl Image {
         limit: usize,
     ) -> Records {
         let mut records = Records::new();
-        let mut count = 0;
         for slot in slots {
             let stored = self.stored(slot);
             if !stored.is_empty() && filter.matches(stored) {
-                if records.len() < limit {
-                    records.push(self.served(slot));
-                }
-                count += 1;
+                records.matched(limit, || self.served(slot));
             }
         }
-        records.finish(count)
+        records.finish()
     }
 
     /// Answers a query by looking at every record.
@@ -239,7 +235,7 @@ impl Image {
             let mut records = Records::new();
             let standing = (0..self.slots_len()).filter(|slot| !self.slots[*slot as usize].is_removed());
             standing.take(limit).for_each(|slot| records.push(self.served(slot)));
-            return records.finish(self.records as u64);
+            return records.with_count(self.records as u64).finish();
         }
         self.query_slots(0..self.slots_len(), filter, limit)
     }

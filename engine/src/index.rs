@@ -73,7 +73,7 @@ impl Indexes {
         if filter.is_single() {
             let mut records = Records::new();
             slots.iter().take(limit).for_each(|slot| records.push(image.served(*slot)));
-            return records.finish(slots.len() as u64);
+            return records.with_count(slots.len() as u64).finish();
         }
         image.query_slots(slots.iter().copied(), filter, limit)
     }

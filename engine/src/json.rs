@@ -11,6 +11,8 @@
 //! overflow the stack. The functions that do recurse ([`compact`], [`canonical`]) only see values that were scanned.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 /// The deepest nesting of a record, the record's own braces being level 1.
@@ -335,7 +337,7 @@ fn unescape_unicode(escape: &[u8]) -> (char, usize) {
 /// that split text into lines there would tear the record.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')) {
+    if is_plain(text.as_bytes()) {
         out.extend_from_slice(text.as_bytes());
         out.push(b'"');
         return;
@@ -434,23 +436,44 @@ pub(crate) fn canonical(out: &mut Vec<u8>, value: &[u8]) {
     }
 }
 
-/// Members of a scanned object with their keys unescaped; of equal keys the last value stands in the first's place.
+/// Members of a scanned object with their keys unescaped, and only the different ones.
 fn distinct_members(object: &[u8]) -> Vec<(Cow<'_, str>, &[u8])> {
-    let mut members: Vec<(Cow<'_, str>, &[u8])> = Vec::new();
-    let mut places: std::collections::HashMap<Cow<'_, str>, usize> = std::collections::HashMap::new();
-    let scanned = scan_object(object, 0, |member| {
-        let key = unescape(&object[member.key]);
-        let value = &object[member.value];
-        match places.entry(key.clone()) {
-            std::collections::hash_map::Entry::Occupied(place) => members[*place.get()].1 = value,
-            std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(members.len());
-                members.push((key, value));
-            }
-        }
-    });
+    let scanned = members(object, 0);
     debug_assert!(scanned.is_ok(), "only scanned objects come here");
-    members
+    distinct(object, scanned.map(|(members, _)| members).unwrap_or_default())
+}
+
+/// Those of the members of `bytes` whose keys are different, each in its first place and with its last value.
+pub(crate) fn distinct(bytes: &[u8], members: Vec<Member>) -> Vec<(Cow<'_, str>, &[u8])> {
+    // Up to here a look at each is faster than a table.
+    const LOOKED_AT_MAX: usize = 16;
+    let few = members.len() <= LOOKED_AT_MAX;
+    let mut distinct: Vec<(Cow<'_, str>, &[u8])> = Vec::with_capacity(members.len());
+    let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
+    for Member { key, value } in members {
+        let (key, value) = (unescape(&bytes[key]), &bytes[value]);
+        let place = if few {
+            distinct.iter().position(|(other, _)| *other == key)
+        } else {
+            match places.entry(key.clone()) {
+                Entry::Occupied(place) => Some(*place.get()),
+                Entry::Vacant(place) => {
+                    place.insert(distinct.len());
+                    None
+                }
+            }
+        };
+        match place {
+            Some(place) => distinct[place].1 = value,
+            None => distinct.push((key, value)),
+        }
+    }
+    distinct
+}
+
+/// Whether a text of a string has one spelling only: ASCII that nothing has to be escaped in.
+pub(crate) fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))
 }
 
 /// The elements of a scanned array.

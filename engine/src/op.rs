@@ -102,9 +102,22 @@ impl Records {
         self.ends.push(self.array.len());
     }
 
-    pub(crate) fn finish(mut self, count: u64) -> Self {
-        self.array.push(b']');
+    /// Counts one more match, and keeps its text while there are fewer than `limit`.
+    pub(crate) fn matched<T: AsRef<[u8]>>(&mut self, limit: usize, text: impl FnOnce() -> T) {
+        if self.len() < limit {
+            self.push(text().as_ref());
+        }
+        self.count += 1;
+    }
+
+    /// With the count of all matches, where they are known without a look at each.
+    pub(crate) fn with_count(mut self, count: u64) -> Self {
         self.count = count;
+        self
+    }
+
+    pub(crate) fn finish(mut self) -> Self {
+        self.array.push(b']');
         self
     }
 

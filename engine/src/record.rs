@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::ops::Range;
 
@@ -63,10 +62,10 @@ impl Fields {
         }
         let mut fields = Self { text: String::with_capacity(json.len()), members: Vec::new() };
         // A value that a later one of the same key hides is not judged.
-        let members = distinct(json, members);
+        let members = json::distinct(json, members);
         fields.members.reserve_exact(members.len());
         for (key, value) in members {
-            fields.push(&key, &compact(&json[value])?);
+            fields.push(&key, &compact(value)?);
         }
         Ok(fields)
     }
@@ -161,42 +160,14 @@ impl fmt::Debug for Fields {
     }
 }
 
-/// The members with different keys, each in its first place and with its last value.
-fn distinct(json: &[u8], members: Vec<Member>) -> Vec<(Cow<'_, str>, Range<usize>)> {
-    // Up to here a look at each is faster than a table.
-    const LOOKED_AT_MAX: usize = 16;
-    let mut distinct: Vec<(Cow<'_, str>, Range<usize>)> = Vec::with_capacity(members.len());
-    let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
-    let few = members.len() <= LOOKED_AT_MAX;
-    for Member { key, value } in members {
-        let key = json::unescape(&json[key]);
-        let place = if few {
-            distinct.iter().position(|(other, _)| *other == key)
-        } else {
-            match places.entry(key.clone()) {
-                Entry::Occupied(place) => Some(*place.get()),
-                Entry::Vacant(place) => {
-                    place.insert(distinct.len());
-                    None
-                }
-            }
-        };
-        match place {
-            Some(place) => distinct[place].1 = value,
-            None => distinct.push((key, value)),
-        }
-    }
-    distinct
-}
-
 /// A value in the engine's spelling. The value must have been scanned.
 fn compact(value: &[u8]) -> Result<Cow<'_, str>> {
     // Plain text is in that spelling already.
-    if let [b'"', .., b'"'] | b"true" | b"false" | b"null" = value
-        && value.is_ascii()
-        && memchr::memchr(b'\\', value).is_none()
-        && let Ok(text) = std::str::from_utf8(value)
-    {
+    let is_compact = match value {
+        [b'"', text @ .., b'"'] => json::is_plain(text),
+        other => matches!(other, b"true" | b"false" | b"null"),
+    };
+    if is_compact && let Ok(text) = std::str::from_utf8(value) {
         return Ok(Cow::Borrowed(text));
     }
     let mut out = Vec::with_capacity(value.len());
@@ -246,13 +217,13 @@ impl fmt::Debug for Record {
 /// Whether no record in these bytes needs a look by [`repaired`]: they are UTF-8, and no escape starts a surrogate.
 pub(crate) fn is_clean(bytes: &[u8]) -> bool {
     let surrogates = [&b"\\ud"[..], b"\\uD"];
-    std::str::from_utf8(bytes).is_ok()
-        && surrogates.iter().all(|escape| memchr::memmem::find(bytes, escape).is_none())
+    let has_none = || surrogates.iter().all(|escape| memchr::memmem::find(bytes, escape).is_none());
+    std::str::from_utf8(bytes).is_ok() && (memchr::memchr(b'\\', bytes).is_none() || has_none())
 }
 
 /// What is served in place of a stored record whose text strict readers would refuse: `None` when it is fine.
 pub(crate) fn repaired(stored: &[u8]) -> Option<Vec<u8>> {
-    if memchr::memchr(b'\\', stored).is_none() && std::str::from_utf8(stored).is_ok() {
+    if is_clean(stored) {
         return None;
     }
     let text = String::from_utf8_lossy(stored);

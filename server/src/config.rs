@@ -277,22 +277,14 @@ impl Config {
         };
         let mut random = [0_u8; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let temp = Temp(folder.join(format!(".config.json.{:016x}.tmp", u64::from_ne_bytes(random))));
-        // The mode is given with the creation, so there is no moment in which others can read it.
+        let temp_path = folder.join(format!(".config.json.{:016x}.tmp", u64::from_ne_bytes(random)));
         let text = format!("{content:#}\n");
         // ORDER: the bytes are durable before the name is there, and the name before this returns.
-        write_private(&temp.0, &text)?;
-        match fs::hard_link(&temp.0, path) {
+        let _temp = write_private(&temp_path, &text)?;
+        match fs::hard_link(&temp_path, path) {
             Ok(()) => {}
             // Shared storage of a phone, FAT, and some sandboxes have no links: the file is written under its name.
-            Err(error) if is_refused(&error) => {
-                // Created by nobody else, so it may go again when it cannot be written.
-                let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-                let half = Temp(path.to_path_buf());
-                file.write_all(text.as_bytes())?;
-                file.sync_all()?;
-                half.keep();
-            }
+            Err(error) if is_refused(&error) => write_private(path, &text)?.keep(),
             Err(error) => return Err(error),
         }
         match fs::File::open(folder)?.sync_all() {
@@ -310,11 +302,13 @@ impl Config {
 }
 
 /// Writes a new file that only its owner can read. The mode is given with the creation, so there is no moment in which
-/// others can read it.
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
+/// others can read it. It goes away again unless it is kept.
+fn write_private(path: &Path, text: &str) -> io::Result<Temp> {
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let temp = Temp(path.to_path_buf());
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    file.sync_all()?;
+    Ok(temp)
 }
 
 /// Whether a file system says that it has no such call.

@@ -19,7 +19,6 @@ fn main() {
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let data_set = DataSet::copy_into(folder).expect("the folder takes files");
-    std::thread::sleep(Duration::from_millis(50));
     lines(&mut criterion, &data_set);
     large_file(&mut criterion, folder, data_set.bytes(), if toy { 1 } else { 20 });
     criterion.final_summary();
@@ -92,12 +91,7 @@ fn large_file(criterion: &mut Criterion, folder: &Path, bytes: &[u8], times: usi
         bencher.iter(|| newlines(&std::fs::read(&path).expect("it is there")));
     });
     group.bench_function("mapped, newlines", |bencher| {
-        bencher.iter(|| {
-            let file = File::open(&path).expect("it is there");
-            // SAFETY: nobody else has this file, so nobody cuts it short.
-            let mapping = unsafe { memmap2::Mmap::map(&file) }.expect("it can be mapped");
-            newlines(&mapping)
-        });
+        bencher.iter(|| newlines(&mapped(&path)));
     });
     let parsed = |bytes: &[u8]| {
         bytes
@@ -109,13 +103,14 @@ fn large_file(criterion: &mut Criterion, folder: &Path, bytes: &[u8], times: usi
         bencher.iter(|| parsed(&std::fs::read(&path).expect("it is there")));
     });
     group.bench_function("mapped, each line checked", |bencher| {
-        bencher.iter(|| {
-            let file = File::open(&path).expect("it is there");
-            // SAFETY: nobody else has this file, so nobody cuts it short.
-            let mapping = unsafe { memmap2::Mmap::map(&file) }.expect("it can be mapped");
-            parsed(&mapping)
-        });
+        bencher.iter(|| parsed(&mapped(&path)));
     });
     group.finish();
     std::fs::remove_file(&path).expect("it is there");
+}
+
+fn mapped(path: &Path) -> memmap2::Mmap {
+    let file = File::open(path).expect("it is there");
+    // SAFETY: nobody else has this file, so nobody cuts it short.
+    unsafe { memmap2::Mmap::map(&file) }.expect("it can be mapped")
 }

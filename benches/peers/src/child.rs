@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use linekeep_benches::{DataSet, LIMIT, LIST};
-use linekeep_engine::{Collection, CollectionName, Fields, Options, Store};
+use linekeep_benches::{LIMIT, LIST};
+use linekeep_engine::{Collection, Durability, Fields};
 
 use crate::floor;
 use crate::stores::{Peer as _, Sqlite};
@@ -58,14 +58,7 @@ pub fn run(what: &str, folder: &Path) {
 }
 
 fn collection(folder: &Path) -> Collection {
-    let options = Options {
-        collection_bytes_max: 1 << 30,
-        read_bytes_max: 1 << 30,
-        cache_bytes_max: 1 << 30,
-        ..Options::default()
-    };
-    let name: CollectionName = "tasks".parse().expect("a name");
-    Store::open(folder, options).and_then(|store| store.collection("", &name)).expect("the folder is there")
+    linekeep_benches::open(folder, Durability::Sync).expect("the folder is there")
 }
 
 /// Resident memory now and at its highest, in KiB.
@@ -76,14 +69,4 @@ fn tell_memory() {
         line.split_whitespace().nth(1).expect("a number").to_owned()
     };
     println!("{} {}", of("VmRSS:"), of("VmHWM:"));
-}
-
-/// A copy of the data set in a folder of its own, old enough to be taken for settled.
-///
-/// # Panics
-/// When the file system refuses.
-pub fn settled(parent: &Path) -> DataSet {
-    let data_set = DataSet::copy_into(parent).expect("the folder takes files");
-    std::thread::sleep(std::time::Duration::from_millis(30));
-    data_set
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use linekeep_benches::DataSet;
+use linekeep_benches::{DataSet, TASK, priority, uncapped};
 use linekeep_engine::{Durability, Fields, FileDisk, Options, RecordId, Store};
 use tempfile::TempDir;
 
@@ -90,6 +90,10 @@ pub const ALL: [(&str, Make); 10] = [
     ("P9", append_many_collections),
 ];
 
+fn copy(folder: &Path) -> DataSet {
+    DataSet::copy_into(folder).expect("the folder takes files")
+}
+
 fn timed(ops: usize, mut op: impl FnMut()) -> f64 {
     let start = Instant::now();
     for _ in 0..ops {
@@ -107,7 +111,7 @@ struct Housed<P> {
 
 fn house<P>(size: &Size, open: impl FnOnce(&Path, &DataSet) -> P) -> Arc<Housed<P>> {
     let folder = size.temp();
-    let data_set = child::settled(folder.path());
+    let data_set = copy(folder.path());
     Arc::new(Housed { peer: open(folder.path(), &data_set), data_set, _folder: folder })
 }
 
@@ -156,25 +160,34 @@ fn bar(ours: &'static str, theirs: &'static str, ratio_max: f64) -> Bar {
     Bar { ours, theirs, ratio_max }
 }
 
-fn append_sync(size: &Size) -> Contest {
-    let ops = size.ops(20);
+/// Appends, each its own.
+fn appends<P: Peer + 'static>(name: &'static str, ops: usize, housed: Arc<Housed<P>>) -> Contestant {
+    contestant(name, ops, housed, |it| it.peer.append())
+}
+
+/// The floor of appends: so many lines in each write.
+fn raw_appends(size: &Size, name: &'static str, ops: usize, lines: usize, sync: bool) -> Contestant {
     let folder = size.temp();
     let file = floor::open(&folder.path().join("raw")).expect("the folder takes files");
+    let text = floor::LINE.repeat(lines);
+    let step = move || {
+        let _folder = &folder;
+        timed(ops, || floor::append(&file, &text, sync).expect("there is room")) / lines as f64
+    };
+    Contestant { name, step: Box::new(step) }
+}
+
+fn append_sync(size: &Size) -> Contest {
+    let ops = size.ops(20);
     Contest {
         id: "P1",
         what: "append, 1 writer, sync",
         contestants: vec![
-            contestant("linekeep", ops, linekeep(size, Durability::Sync), |it| it.peer.append()),
-            Contestant {
-                name: "one line + fdatasync",
-                step: Box::new(move || {
-                    let _folder = &folder;
-                    timed(ops, || floor::append(&file, floor::LINE, true).expect("there is room"))
-                }),
-            },
-            contestant("SQLite FULL", ops, sqlite(size, true, false), |it| it.peer.append()),
-            contestant("redb", ops, redb(size, true), |it| it.peer.append()),
-            contestant("fjall", ops, fjall(size, true), |it| it.peer.append()),
+            appends("linekeep", ops, linekeep(size, Durability::Sync)),
+            raw_appends(size, "one line + fdatasync", ops, 1, true),
+            appends("SQLite FULL", ops, sqlite(size, true, false)),
+            appends("redb", ops, redb(size, true)),
+            appends("fjall", ops, fjall(size, true)),
         ],
         bars: vec![bar("linekeep", "one line + fdatasync", 1.25), bar("linekeep", "SQLite FULL", 1.0)],
         note: None,
@@ -183,23 +196,15 @@ fn append_sync(size: &Size) -> Contest {
 
 fn append_flush(size: &Size) -> Contest {
     let ops = size.ops(4_000);
-    let folder = size.temp();
-    let file = floor::open(&folder.path().join("raw")).expect("the folder takes files");
     Contest {
         id: "P2",
         what: "append, 1 writer, flush",
         contestants: vec![
-            contestant("linekeep", ops, linekeep(size, Durability::Flush), |it| it.peer.append()),
-            contestant("SQLite NORMAL", ops, sqlite(size, false, false), |it| it.peer.append()),
-            Contestant {
-                name: "one line",
-                step: Box::new(move || {
-                    let _folder = &folder;
-                    timed(ops, || floor::append(&file, floor::LINE, false).expect("there is room"))
-                }),
-            },
-            contestant("redb", ops, redb(size, false), |it| it.peer.append()),
-            contestant("fjall", ops, fjall(size, false), |it| it.peer.append()),
+            appends("linekeep", ops, linekeep(size, Durability::Flush)),
+            appends("SQLite NORMAL", ops, sqlite(size, false, false)),
+            raw_appends(size, "one line", ops, 1, false),
+            appends("redb", ops, redb(size, false)),
+            appends("fjall", ops, fjall(size, false)),
         ],
         bars: vec![bar("linekeep", "SQLite NORMAL", 0.5)],
         note: None,
@@ -225,9 +230,6 @@ where
 fn append_many_writers(size: &Size) -> Contest {
     let each = size.ops(40);
     let crew = Rc::new(Crew::new(WRITERS));
-    let folder = size.temp();
-    let file = floor::open(&folder.path().join("raw")).expect("the folder takes files");
-    let lines = floor::LINE.repeat(WRITERS);
     Contest {
         id: "P3",
         what: "append, 64 writers on one collection, sync",
@@ -235,14 +237,7 @@ fn append_many_writers(size: &Size) -> Contest {
             crew_of("linekeep", &crew, each, linekeep(size, Durability::Sync)),
             together("SQLite FULL, 64 batched by hand", each, sqlite(size, true, false)),
             crew_of("SQLite FULL, each its own", &crew, size.ops(2), sqlite(size, true, false)),
-            Contestant {
-                name: "64 lines in one write + fdatasync",
-                step: Box::new(move || {
-                    let _folder = &folder;
-                    let sync = || floor::append(&file, &lines, true).expect("there is room");
-                    timed(each, sync) / WRITERS as f64
-                }),
-            },
+            raw_appends(size, "64 lines in one write + fdatasync", each, WRITERS, true),
             together("redb, 64 batched by hand", each, redb(size, true)),
             together("fjall, 64 batched by hand", each, fjall(size, true)),
         ],
@@ -288,10 +283,10 @@ fn query_first(size: &Size) -> Contest {
             child::measure(what, &folder)[0]
         }),
     };
-    let (ours, raw) = (child::settled(&size.folder), child::settled(&size.folder));
+    let (ours, raw) = (copy(&size.folder), copy(&size.folder));
     let database = |index| {
         let folder = size.temp();
-        drop(Sqlite::new(folder.path(), &child::settled(folder.path()), true, index));
+        drop(Sqlite::new(folder.path(), &copy(folder.path()), true, index));
         (folder.path().to_path_buf(), Box::new(folder))
     };
     let (indexed, plain) = (database(true), database(false));
@@ -316,7 +311,7 @@ fn query_first(size: &Size) -> Contest {
 
 fn query_by_id(size: &Size) -> Contest {
     let ops = size.ops(2_000);
-    let raw = child::settled(&size.folder);
+    let raw = copy(&size.folder);
     fn by_id<P: Peer + 'static>(name: &'static str, ops: usize, housed: Arc<Housed<P>>) -> Contestant {
         each_id(name, ops, housed, |peer, id, _| assert!(peer.by_id(id) > 100))
     }
@@ -342,7 +337,7 @@ fn query_by_id(size: &Size) -> Contest {
 }
 
 fn replace(size: &Size) -> Contestant {
-    let data_set = child::settled(&size.folder);
+    let data_set = copy(&size.folder);
     Contestant {
         name: "temp file, sync, rename, sync of the folder",
         step: Box::new(move || {
@@ -395,16 +390,11 @@ fn update_many_at_once(size: &Size) -> Contest {
         Contestant { name, step: Box::new(step) }
     }
     let crew = Rc::new(Crew::new(WRITERS));
-    let data_set = child::settled(&size.folder);
+    let data_set = copy(&size.folder);
     let ids: Vec<RecordId> =
         data_set.ids().into_iter().step_by(401).map(|id| id.parse().expect("an id")).collect();
     let disk = Arc::new(CountingDisk::new(FileDisk));
-    let options = Options {
-        disk: Arc::clone(&disk) as _,
-        collection_bytes_max: 1 << 30,
-        read_bytes_max: 1 << 30,
-        ..Options::default()
-    };
+    let options = Options { disk: Arc::clone(&disk) as _, ..uncapped() };
     let store = Store::open(data_set.folder(), options).expect("the folder is there");
     let collection = store.collection("", &"tasks".parse().expect("a name")).expect("a collection");
     collection.query(&Fields::new(), 0).expect("the file is read");
@@ -413,8 +403,7 @@ fn update_many_at_once(size: &Size) -> Contest {
         let turn = Arc::clone(&turn);
         Arc::new(move |number| {
             let value = turn.load(Ordering::SeqCst);
-            let fields = Fields::parse(format!("{{\"priority\":{value}}}").as_bytes()).expect("an object");
-            collection.update(ids[number].clone(), fields).expect("the record is there");
+            collection.update(ids[number].clone(), priority(value)).expect("the record is there");
         })
     };
     let most = Arc::new(AtomicUsize::new(0));
@@ -462,7 +451,7 @@ fn append_many_collections(size: &Size) -> Contest {
     let files: Vec<_> = (0..WRITERS)
         .map(|number| floor::open(&folder.path().join(format!("raw{number}"))).expect("it takes files"))
         .collect();
-    let fields = Fields::parse(br#"{"text":"water the plants on the balcony and in the hall","done":false,"list":"home","priority":7,"score":662.4985}"#).expect("an object");
+    let fields = Fields::parse(TASK.as_bytes()).expect("an object");
     let ours: Job = Arc::new(move |number| {
         for _ in 0..each {
             collections[number].append(fields.clone()).expect("the record is kept");

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use linekeep_benches::{LIMIT, LIST};
-use linekeep_engine::{Durability, Fields, Options, RecordId, Store};
+use linekeep_benches::{DataSet, LIMIT, LIST, SETTLED, id_of, priority};
+use linekeep_engine::{Durability, Fields, RecordId};
 use linekeep_peers::contests::{self, Contest, Size};
 use linekeep_peers::{child, contests::Bar};
 
@@ -133,7 +133,7 @@ fn row(kind: &str, contest: &Contest, name: &str, numbers: &[f64]) -> String {
 
 /// Memory of a process of its own: with nothing in memory, and with the collection hot and indexed.
 fn memory(size: &Size, lines: &mut Vec<String>) {
-    let data_set = child::settled(&size.folder);
+    let data_set = DataSet::copy_into(&size.folder).expect("the folder takes files");
     let mb = data_set.bytes().len() as f64 / 1e6;
     let idle = child::measure("memory-idle", data_set.folder());
     let hot = child::measure("memory-hot", data_set.folder());
@@ -159,30 +159,19 @@ fn growth(size: &Size, lines: &mut Vec<String>) {
     for times in [1, 2, 4] {
         let folder = tempfile::tempdir_in(&size.folder).expect("the folder takes files");
         let file = folder.path().join("tasks.jsonl");
-        let data_set = child::settled(&size.folder);
+        let data_set = DataSet::copy_into(&size.folder).expect("the folder takes files");
         let mut ids: Vec<RecordId> = Vec::new();
         let mut text = String::new();
         for copy in 0..times {
             for line in std::str::from_utf8(data_set.bytes()).expect("it is UTF-8").lines() {
-                let id = line.split('"').nth(3).expect("every line starts with its id");
-                let id = format!("{id}{copy}");
+                let id = format!("{}{copy}", id_of(line));
                 text.push_str(&format!("{{\"id\":\"{id}{}\n", &line[19..]));
                 ids.push(id.parse().expect("an id"));
             }
         }
         std::fs::write(&file, &text).expect("there is room");
-        std::thread::sleep(Duration::from_millis(50));
-        let options = Options {
-            durability: Durability::Flush,
-            collection_bytes_max: 1 << 30,
-            read_bytes_max: 1 << 30,
-            cache_bytes_max: 1 << 30,
-            ..Options::default()
-        };
-        let open = || {
-            let store = Store::open(folder.path(), options.clone()).expect("the folder is there");
-            store.collection("", &"tasks".parse().expect("a name")).expect("a collection")
-        };
+        std::thread::sleep(SETTLED);
+        let open = || linekeep_benches::open(folder.path(), Durability::Flush).expect("a collection");
         let by_list = Fields::parse(format!("{{\"list\":\"{LIST}\"}}").as_bytes()).expect("an object");
         let median = |rounds: usize, work: &mut dyn FnMut()| {
             let times = (0..rounds).map(|_| {
@@ -204,8 +193,8 @@ fn growth(size: &Size, lines: &mut Vec<String>) {
         let mut turn = 0;
         let update = median(rounds, &mut || {
             turn += 1;
-            let fields = Fields::parse(format!("{{\"priority\":{turn}}}").as_bytes()).expect("an object");
-            tasks.update(ids[turn * 7_919 % ids.len()].clone(), fields).expect("the record is there");
+            let id = ids[turn * 7_919 % ids.len()].clone();
+            tasks.update(id, priority(turn as u64)).expect("the record is there");
         });
         found.push([query, append, update, first, image]);
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use linekeep_benches::{DataSet, LIMIT, LIST};
+use linekeep_benches::{DataSet, LIMIT, LIST, TASK, id_of, priority};
 use linekeep_engine::{Collection, Durability, Fields, Op, RecordId};
 
 /// What the benchmarks ask of a store. Every call that writes is acknowledged when it returns.
@@ -32,14 +32,12 @@ pub trait Peer: Sync {
 #[derive(Debug, Default)]
 struct Maker(AtomicU64);
 
-const FIELDS: &str = r#""text":"water the plants on the balcony and in the hall","done":false,"list":"home","priority":7,"score":662.4985"#;
-
 impl Maker {
     fn record(&self) -> (String, String) {
         let number =
             self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let id = format!("{:012x}", number >> 16);
-        let json = format!(r#"{{"id":"{id}","ts":"2026-12-01T00:19:57+00:00",{FIELDS}}}"#);
+        let json = format!(r#"{{"id":"{id}","ts":"2026-12-01T00:19:57+00:00",{}"#, &TASK[1..]);
         (id, json)
     }
 }
@@ -50,10 +48,6 @@ fn with_priority(json: &str, value: u64) -> String {
     let start = json.find(KEY).expect("each record has a priority") + KEY.len();
     let end = json[start..].find([',', '}']).expect("the record goes on") + start;
     format!("{}{value}{}", &json[..start], &json[end..])
-}
-
-fn id_of(line: &str) -> &str {
-    line.split('"').nth(3).expect("every line starts with its id")
 }
 
 fn list_of(line: &str) -> &str {
@@ -76,7 +70,7 @@ impl Linekeep {
         let parse = |json: &str| Fields::parse(json.as_bytes()).expect("an object");
         Self {
             collection: data_set.open_warm(durability).expect("the copy is a collection"),
-            fields: parse(&format!("{{{FIELDS}}}")),
+            fields: parse(TASK),
             by_list: parse(&format!("{{\"list\":\"{LIST}\"}}")),
         }
     }
@@ -85,10 +79,6 @@ impl Linekeep {
     pub fn collection(&self) -> &Collection {
         &self.collection
     }
-}
-
-fn priority(value: u64) -> Fields {
-    Fields::parse(format!("{{\"priority\":{value}}}").as_bytes()).expect("an object")
 }
 
 fn parse_id(id: &str) -> RecordId {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use linekeep_benches::{DataSet, LIMIT, LIST};
+use linekeep_benches::{DataSet, LIMIT, LIST, TASK, priority};
 use linekeep_engine::{Collection, Durability, Fields, Op, RecordId};
 
 /// Each operation by its name: what is made before it, and the operation, which gets the number of its turn.
@@ -37,8 +37,6 @@ fn main() -> ExitCode {
     let (Some((_, make)), Ok(times)) = (found, times.parse::<usize>()) else { return usage() };
     let folder = std::env::var_os("LINEKEEP_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let data_set = DataSet::copy_into(&folder).expect("the folder takes files");
-    // Old enough to be taken for settled.
-    std::thread::sleep(std::time::Duration::from_millis(50));
     let mut operation = make(&data_set);
     for turn in 0..times {
         operation(turn);
@@ -58,12 +56,6 @@ fn parse(json: &str) -> Fields {
     Fields::parse(json.as_bytes()).expect("an object")
 }
 
-fn task() -> Fields {
-    parse(
-        r#"{"text":"water the plants on the balcony and in the hall","done":false,"list":"home","priority":7,"score":662.4985}"#,
-    )
-}
-
 fn by_list() -> Fields {
     parse(&format!("{{\"list\":\"{LIST}\"}}"))
 }
@@ -72,12 +64,8 @@ fn ids(data_set: &DataSet) -> Vec<RecordId> {
     data_set.ids().into_iter().map(|id| id.parse().expect("an id")).collect()
 }
 
-fn priority(turn: usize) -> Fields {
-    parse(&format!("{{\"priority\":{turn}}}"))
-}
-
 fn append(data_set: &DataSet, durability: Durability) -> Box<dyn FnMut(usize)> {
-    let (collection, task) = (warm(data_set, durability), task());
+    let (collection, task) = (warm(data_set, durability), parse(TASK));
     Box::new(move |_| {
         collection.append(task.clone()).expect("the record is kept");
     })
@@ -92,7 +80,7 @@ fn append_sync(data_set: &DataSet) -> Box<dyn FnMut(usize)> {
 }
 
 fn append_64(data_set: &DataSet) -> Box<dyn FnMut(usize)> {
-    let (collection, task) = (warm(data_set, Durability::Flush), task());
+    let (collection, task) = (warm(data_set, Durability::Flush), parse(TASK));
     Box::new(move |_| {
         let ops = vec![Op::Append { fields: task.clone() }; 64];
         assert!(collection.run_all(ops).iter().all(Result::is_ok));
@@ -121,7 +109,6 @@ fn query_by_id(data_set: &DataSet) -> Box<dyn FnMut(usize)> {
 fn opened(data_set: &DataSet, query: impl Fn(&Collection) + 'static) -> Box<dyn FnMut(usize)> {
     // A second copy: the first one goes with the caller.
     let data_set = DataSet::copy_into(data_set.folder()).expect("the folder takes files");
-    std::thread::sleep(std::time::Duration::from_millis(50));
     Box::new(move |_| query(&open(&data_set, Durability::Flush)))
 }
 
@@ -152,7 +139,7 @@ fn update(data_set: &DataSet) -> Box<dyn FnMut(usize)> {
     let (collection, ids) = (warm(data_set, Durability::Flush), ids(data_set));
     Box::new(move |turn| {
         collection
-            .update(ids[turn * 7_919 % ids.len()].clone(), priority(turn))
+            .update(ids[turn * 7_919 % ids.len()].clone(), priority(turn as u64))
             .expect("the record is there");
     })
 }
@@ -161,7 +148,7 @@ fn update_64(data_set: &DataSet) -> Box<dyn FnMut(usize)> {
     let (collection, ids) = (warm(data_set, Durability::Flush), ids(data_set));
     Box::new(move |turn| {
         let ops = ids.iter().step_by(401).take(64);
-        let ops = ops.map(|id| Op::Update { id: id.clone(), fields: priority(turn) }).collect();
+        let ops = ops.map(|id| Op::Update { id: id.clone(), fields: priority(turn as u64) }).collect();
         assert!(collection.run_all(ops).iter().all(Result::is_ok));
     })
 }

@@ -34,7 +34,7 @@ pub mod token;
 
 pub use manifest::{Action, Broken, LoadedApp, Manifest, load_app};
 pub use name::{ActionName, Slug};
-pub use token::Tokens;
+pub use token::{Kept, Tokens};
 
 /// Manifests held in memory at once. With more apps than this everything still works, some are read again.
 pub const APPS_CACHED_MAX: usize = 1_000;

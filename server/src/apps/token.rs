@@ -25,6 +25,27 @@ pub struct Tokens {
     secret: Secret,
 }
 
+/// The install secret and the token of one app, to look for in what is about to leave.
+pub struct Kept<'a> {
+    secret: &'a [u8],
+    /// `None` when there is no secret, and so nothing to keep.
+    token: Option<String>,
+}
+
+impl Kept<'_> {
+    /// Whether one of them stands somewhere in `bytes`.
+    pub fn stand_in(&self, bytes: &[u8]) -> bool {
+        let found = |needle: &[u8]| bytes.windows(needle.len()).any(|part| part == needle);
+        self.token.as_ref().is_some_and(|token| found(self.secret) || found(token.as_bytes()))
+    }
+}
+
+impl std::fmt::Debug for Kept<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kept(..)")
+    }
+}
+
 impl Tokens {
     /// Takes the install secret; an empty one accepts nothing.
     pub fn new(secret: Secret) -> Self {
@@ -43,11 +64,9 @@ impl Tokens {
         Some(URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
     }
 
-    /// Whether the install secret or the token of `slug` stands somewhere in `bytes`, which are then not to leave the
-    /// gateway.
-    pub fn stand_in(&self, slug: &Slug, bytes: &[u8]) -> bool {
-        let found = |needle: &[u8]| bytes.windows(needle.len()).any(|part| part == needle);
-        self.of_app(slug).is_some_and(|token| found(self.secret.as_bytes()) || found(token.as_bytes()))
+    /// What of an app's credentials is not to leave the gateway.
+    pub fn kept(&self, slug: &Slug) -> Kept<'_> {
+        Kept { secret: self.secret.as_bytes(), token: self.of_app(slug) }
     }
 
     /// Whether `candidate` is the install secret.

@@ -1,9 +1,10 @@
 //! Asking an app's own server: the only place where the gateway opens a connection.
 //!
-//! Two ask: http actions, and external views ([`view`]). The way of an exchange of a http action: [`request`] builds what is asked from the action and its parameters, [`target`] turns the
-//! server's host into a connection to an address that [`policy`] has judged, and [`reply`] reads the answer within
-//! bounds. hyper's client over a connection of our own, not a client library with a pool: the judged address must be
-//! the one connected to, and redirects, cookies, proxy variables and retries must not exist rather than be switched
+//! Two ask: http actions, and external views ([`view`]). The way of an exchange of a http action: [`request`] builds
+//! what is asked from the action and its parameters, [`target`] turns the server's host into a connection to an address
+//! that [`policy`] has judged, and [`reply`] reads the answer within bounds. hyper's client over a connection of our own,
+//! not a client library with a pool: the judged address must be the one connected to, and redirects, cookies, proxy
+//! variables and retries must not exist rather than be switched
 //! off. TLS by rustls with ring and the root certificates of Mozilla, compiled in: the same on a phone, in a static
 //! binary and in an empty container.
 //!

@@ -46,7 +46,7 @@ use tokio::{
 };
 
 use super::{Base, Failure, Upstream, send};
-use crate::apps::{Slug, Tokens};
+use crate::apps::{Kept, Slug, Tokens};
 
 /// Answers and open `WebSocket`s of views at once.
 pub const VIEWS_MAX: usize = 128;
@@ -187,8 +187,9 @@ impl Upstream {
         let upgrades = request.upgrade.is_some() && is_websocket(&request.headers);
         let mut outgoing = Request::new(Full::new(std::mem::take(&mut request.body)));
         *outgoing.method_mut() = request.method.clone();
-        *outgoing.uri_mut() = target(&base, &request, tokens)?;
-        *outgoing.headers_mut() = headers_out(&base, &request, tokens, upgrades)?;
+        let kept = tokens.kept(&request.slug);
+        *outgoing.uri_mut() = target(&base, &request, &kept)?;
+        *outgoing.headers_mut() = headers_out(&base, &request, &kept, upgrades)?;
 
         let mut stream = self.open(&base, deadline).await?;
         stream.left = usize::MAX;
@@ -236,7 +237,7 @@ fn is_websocket(headers: &HeaderMap) -> bool {
 }
 
 /// The address below the server's, without the gateway's credentials.
-fn target(base: &Base, request: &ViewRequest, tokens: &Tokens) -> Result<Uri, Failure> {
+fn target(base: &Base, request: &ViewRequest, kept: &Kept<'_>) -> Result<Uri, Failure> {
     let decoded = percent_decode_str(&request.rest).decode_utf8_lossy();
     if decoded.split(['/', '\\']).any(|part| matches!(part, "." | "..")) {
         return Err(Failure::Blocked("the path climbs".to_owned()));
@@ -249,7 +250,7 @@ fn target(base: &Base, request: &ViewRequest, tokens: &Tokens) -> Result<Uri, Fa
         let holds = |text: &str| {
             let plain = percent_decode_str(text).collect::<Vec<u8>>();
             let spaced = percent_decode_str(&text.replace('+', " ")).collect::<Vec<u8>>();
-            tokens.stand_in(&request.slug, &plain) || tokens.stand_in(&request.slug, &spaced)
+            kept.stand_in(&plain) || kept.stand_in(&spaced)
         };
         holds(value) || holds(name)
     };
@@ -260,7 +261,7 @@ fn target(base: &Base, request: &ViewRequest, tokens: &Tokens) -> Result<Uri, Fa
         target.push_str(&query.join("&"));
     }
     // A secret in the path would be the page's own doing; it does not leave all the same.
-    if tokens.stand_in(&request.slug, decoded.as_bytes()) {
+    if kept.stand_in(decoded.as_bytes()) {
         return Err(Failure::Blocked("the path holds a credential".to_owned()));
     }
     target.parse().map_err(|_malformed| Failure::Invalid("the path is not one that can be sent".to_owned()))
@@ -294,13 +295,13 @@ fn passing(headers: &HeaderMap, left_out: &[&str]) -> HeaderMap {
 fn headers_out(
     base: &Base,
     request: &ViewRequest,
-    tokens: &Tokens,
+    kept: &Kept<'_>,
     upgrades: bool,
 ) -> Result<HeaderMap, Failure> {
     let mut headers = passing(&request.headers, NOT_SENT);
     let leaking: Vec<HeaderName> = headers
         .iter()
-        .filter(|(_, value)| tokens.stand_in(&request.slug, value.as_bytes()))
+        .filter(|(_, value)| kept.stand_in(value.as_bytes()))
         .map(|(name, _)| name.clone())
         .collect();
     for name in leaking {
@@ -325,7 +326,7 @@ fn headers_out(
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b';'))
         // A cookie of another program that is not ASCII must not take the app's own with it.
         .filter_map(|cookie| std::str::from_utf8(cookie).ok()?.trim().strip_prefix(&prefix))
-        .filter(|cookie| !tokens.stand_in(&request.slug, cookie.as_bytes()))
+        .filter(|cookie| !kept.stand_in(cookie.as_bytes()))
         .collect();
     if !cookies.is_empty()
         && let Ok(cookies) = HeaderValue::from_str(&cookies.join("; "))
@@ -525,6 +526,13 @@ mod tests {
         Tokens::new(Secret::new("install-secret"))
     }
 
+    fn lines(headers: &HeaderMap) -> Vec<String> {
+        let mut lines: Vec<String> =
+            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        lines.sort_unstable();
+        lines
+    }
+
     fn slug() -> Slug {
         "haus".parse().unwrap()
     }
@@ -550,7 +558,7 @@ mod tests {
     fn the_address_is_below_the_servers_and_without_credentials() {
         let token = tokens().of_app(&slug()).unwrap();
         let target = |url: &str, rest: &str, query: Option<&str>| {
-            target(&base(url), &request(rest, query, &[]), &tokens()).map(|uri| uri.to_string())
+            target(&base(url), &request(rest, query, &[]), &tokens().kept(&slug())).map(|uri| uri.to_string())
         };
         assert_eq!(target("http://h", "", None).unwrap(), "/");
         assert_eq!(target("http://h/ui/", "/a%2Fb/", Some("x=1&y")).unwrap(), "/ui/a%2Fb/?x=1&y");
@@ -589,12 +597,9 @@ mod tests {
                 ("x-jenny-auth", "install-secret"),
             ],
         );
-        let headers = headers_out(&base("http://h:81"), &request, &tokens(), false).unwrap();
-        let mut lines: Vec<String> =
-            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
-        lines.sort_unstable();
+        let headers = headers_out(&base("http://h:81"), &request, &tokens().kept(&slug()), false).unwrap();
         assert_eq!(
-            lines,
+            lines(&headers),
             [
                 "connection: close",
                 "cookie: sid=1; lang=it",
@@ -603,7 +608,7 @@ mod tests {
                 "x-csrf-token: theirs"
             ]
         );
-        let upgrading = headers_out(&base("http://h"), &request, &tokens(), true).unwrap();
+        let upgrading = headers_out(&base("http://h"), &request, &tokens().kept(&slug()), true).unwrap();
         assert_eq!(
             (&upgrading["connection"], &upgrading["upgrade"]),
             (&"upgrade".parse().unwrap(), &"websocket".parse().unwrap())
@@ -672,11 +677,8 @@ mod tests {
             from.append(name, value.parse().unwrap());
         }
         let headers = headers_back(&base("http://h"), &request("/", None, &[]), &from);
-        let mut lines: Vec<String> =
-            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
-        lines.sort_unstable();
         assert_eq!(
-            lines,
+            lines(&headers),
             [
                 "access-control-allow-origin: *",
                 "cache-control: no-store",
